@@ -17,6 +17,14 @@ _SAME = (
     *("tokens", "seed", "rule", "temperature", "context", "threads", "gpu_layers"),
     *("reproducible", "prompts"),
 )
+_SAME_IF_KNOWN = {
+    "placement": "models",
+    "prompts_hash": "prompts whose hash is",
+    "kv_type": "kv_type",
+    "drafter_kv_type": "drafter_kv_type",
+    "flash_attention": "flash_attention",
+    "ubatch": "ubatch",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +99,22 @@ def _compared(before: Record, now: Record) -> Iterator[tuple[str, Any, Any]]:
     yield "the drafters", drafters[0], drafters[1]
     then, here = before["conditions"], now["conditions"]
     for key in _SAME:
-        # At temperature 0 every seed has the same texts.
-        if key != "seed" or then["temperature"] or here["temperature"]:
+        if key != "seed" or _draws(then) or _draws(here):
             yield key, then[key], here[key]
     # Earlier versions did not write them.
-    for key, what in (("placement", "models"), ("prompts_hash", "prompts whose hash is")):
+    for key, what in _SAME_IF_KNOWN.items():
         if key in then and key in here:
             yield what, then[key], here[key]
+    if "sampling" in then and "sampling" in here:
+        for name in {**then["sampling"], **here["sampling"]}:
+            yield name, then["sampling"].get(name), here["sampling"].get(name)
     for key in ("cpu", "gpus"):
         yield f"the {key.upper().rstrip('S')}", before["machine"][key], now["machine"][key]
+
+
+def _draws(conditions: Record) -> bool:
+    """Whether the texts depend on the seed: with XTC also those of temperature 0."""
+    return bool(conditions["temperature"] or conditions.get("sampling", {}).get("xtc_probability"))
 
 
 def _model(record: Record) -> str:

@@ -11,6 +11,7 @@ from localspec.gguf.block_heads import DFLASH, DSPARK
 from localspec.gguf.facts import facts_of
 from localspec.gguf.heads import EAGLE3, MTP
 from localspec.loading.config import RuntimeConfig
+from localspec.memory.kv_types import names_of
 from localspec.models.kinds import DRAFT_MODEL
 from localspec.models.suggestions import drafter_kind
 
@@ -72,23 +73,52 @@ def usual_type(target: Path, drafter: DraftOption | None) -> str | None:
     return _TYPES.get(drafter_kind(facts_of(target), facts_of(Path(str(drafter)))))
 
 
-def gpu_layers(runtime: RuntimeConfig) -> int:
+def target_options(runtime: RuntimeConfig) -> dict[str, object]:
+    """The options that say how the target runs, as in ours.
+
+    What is llama.cpp's default is None: earlier versions have not all of these options.
+    """
+    keys, values = _cache_types(runtime.kv_type)
+    return {
+        "--n-gpu-layers": _gpu_layers(runtime),
+        "--cache-type-k": keys,
+        "--cache-type-v": values,
+        "--flash-attn": flash_word(runtime),
+        "--ubatch-size": runtime.ubatch,
+    }
+
+
+def flash_word(runtime: RuntimeConfig) -> str | None:
+    """What `--flash-attn` is, of llama.cpp's programs as of ours; None: auto, the default."""
+    return None if runtime.flash is None else "on" if runtime.flash else "off"
+
+
+def drafter_options(drafter: Path | None, runtime: RuntimeConfig) -> dict[str, object]:
+    """The options that name the drafter and say how it runs, as in ours."""
+    if drafter is None:
+        return {}
+    keys, values = _cache_types(runtime.drafter_kv_type)
+    threads = runtime.threads_for(facts_of(drafter).size)
+    return {
+        "--spec-draft-model": drafter,
+        "--spec-draft-ngl": _gpu_layers(runtime),
+        "--spec-draft-type-k": keys,
+        "--spec-draft-type-v": values,
+        "--spec-draft-threads": threads,
+        "--spec-draft-threads-batch": threads,
+    }
+
+
+def _gpu_layers(runtime: RuntimeConfig) -> int:
     """How many layers go to a GPU, if there is one."""
     asked = runtime.placement.gpu_layers
     return _ALL_LAYERS if asked is None or asked == -1 else asked
 
 
-def drafter_options(drafter: Path | None, runtime: RuntimeConfig) -> dict[str, object]:
-    """The options that name the drafter, with as many threads as it has in ours."""
-    if drafter is None:
-        return {}
-    threads = runtime.threads_for(facts_of(drafter).size)
-    return {
-        "--spec-draft-model": drafter,
-        "--spec-draft-ngl": gpu_layers(runtime),
-        "--spec-draft-threads": threads,
-        "--spec-draft-threads-batch": threads,
-    }
+def _cache_types(kv_type: str) -> tuple[str | None, str | None]:
+    """The types of keys and values; None: f16, the default."""
+    keys, values = (None if name == "f16" else name for name in names_of(kv_type))
+    return keys, values
 
 
 def as_words(options: Mapping[str, object]) -> list[str]:

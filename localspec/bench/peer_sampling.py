@@ -39,6 +39,13 @@ def request_members(params: SamplingParams) -> dict[str, Any]:
     return members
 
 
+def unusual_members(params: SamplingParams) -> dict[str, Any]:
+    """The members that are not as by default, besides the temperature."""
+    usual = request_members(SamplingParams(temperature=params.temperature))
+    members = request_members(params)
+    return {name: value for name, value in members.items() if value != usual.get(name)}
+
+
 def command_words(params: SamplingParams, context: int) -> list[str]:
     """The options of a program's command line. context: the size of its context, in tokens."""
     members = request_members(params)

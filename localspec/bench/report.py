@@ -9,6 +9,7 @@ from typing import Any
 from localspec.bench.bound import Bound
 from localspec.bench.configurations import LoadedConfiguration, LoadedSweep
 from localspec.bench.machine import Machine, peak_resident, this_machine
+from localspec.bench.peer_sampling import unusual_members
 from localspec.bench.prompt_sets import Task, prompts_hash
 from localspec.bench.runner import Run
 from localspec.bench.served_summary import ServedSummary
@@ -31,7 +32,8 @@ class Conditions:
 
     threads: of the target, fewer than usual on a busy machine. prompts: how many of each set;
     prompts_hash: of all their texts. placement: where target and draft models are, in words.
-    The others are those of RuntimeConfig and of GenerationConfig.
+    sampling: as in `unusual_members`. The others are those of RuntimeConfig and of
+    GenerationConfig.
     """
 
     tokens: int
@@ -46,6 +48,11 @@ class Conditions:
     reproducible: bool
     prompts: dict[str, int]
     prompts_hash: str
+    kv_type: str = "f16"
+    drafter_kv_type: str = "f16"
+    flash_attention: bool | None = None
+    ubatch: int | None = None
+    sampling: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -58,12 +65,13 @@ class Conditions:
     ) -> "Conditions":
         """The conditions of texts with these settings on a sweep."""
         model = sweep.plain.model
+        params = settings.params(read_header(model.path).metadata)
         return cls(
             tokens=settings.max_tokens,
             rounds=rounds,
             seed=settings.seed,
             rule=settings.rule,
-            temperature=settings.params(read_header(model.path).metadata).temperature,
+            temperature=params.temperature,
             context=sweep.plain.context,
             threads=sweep.plain.threads,
             gpu_layers=runtime.placement.gpu_layers,
@@ -71,6 +79,11 @@ class Conditions:
             reproducible=runtime.reproducible,
             prompts=dict(Counter(task.set for task in tasks)),
             prompts_hash=prompts_hash(tasks),
+            kv_type=runtime.kv_type,
+            drafter_kv_type=runtime.drafter_kv_type,
+            flash_attention=runtime.flash,
+            ubatch=runtime.ubatch,
+            sampling=unusual_members(params),
         )
 
 
@@ -170,7 +183,7 @@ def build_report(
     return Report(
         machine=this_machine(),
         conditions=conditions,
-        target=_measured_model(sweep.plain.model, sweep.plain.context),
+        target=_measured_model(sweep.plain.model, sweep.plain.context, conditions.kv_type),
         draft_models=_draft_models(loaded),
         drafters={each.name: each.engine.drafter_set.names for each in loaded},
         left_out=sweep.left_out,
@@ -183,8 +196,8 @@ def build_report(
     )
 
 
-def _measured_model(model: Model, context: int) -> MeasuredModel:
-    cache = cache_bytes(read_header(model.path), context)
+def _measured_model(model: Model, context: int, kv_type: str) -> MeasuredModel:
+    cache = cache_bytes(read_header(model.path), context, kv_type)
     return MeasuredModel(model.path, Footprint(model.size, cache))
 
 
@@ -194,9 +207,11 @@ def drafter_footprint(file: Path) -> MeasuredModel:
 
 
 def _draft_models(loaded: Sequence[LoadedConfiguration]) -> list[MeasuredModel]:
-    contexts = [cache for each in loaded for cache in each.engine.drafter_set.sequences.values()]
-    caches = {context.model.path: context for context in contexts}
-    return [_measured_model(context.model, context.n_ctx) for context in caches.values()]
+    members = [member for each in loaded for member in each.engine.drafter_set.members]
+    caches = {
+        each.sequence.model.path: (each.sequence, each.kv_type) for each in members if each.sequence
+    }
+    return [_measured_model(cache.model, cache.n_ctx, kind) for cache, kind in caches.values()]
 
 
 def _pass_summary(loaded: Sequence[LoadedConfiguration], runs: Sequence[Run]) -> PassSummary | None:

@@ -1,7 +1,7 @@
 """Report text: a report as lines and table cells, for the terminal and for the page."""
 
 from localspec.bench.median import Median
-from localspec.bench.report import Footprint, MeasuredModel, Report
+from localspec.bench.report import Conditions, Footprint, MeasuredModel, Report
 from localspec.bench.summary import Summary
 from localspec.llama.placement import DEFAULT
 
@@ -75,10 +75,22 @@ def _conditions(report: Report) -> str:
         f"prompts: {sets}",
         f"{its.tokens} tokens each, {its.rounds} {'round' if its.rounds == 1 else 'rounds'}",
         f"rule {its.rule}, temperature {its.temperature:g}, seed {its.seed}",
+        ", ".join(f"{name} {value}" for name, value in its.sampling.items()),
         f"context {its.context}",
+        _cache(its),
         "reproducible" if its.reproducible else "",
     ]
     return " · ".join(part for part in parts if part)
+
+
+def _cache(its: Conditions) -> str:
+    """What is unusual about the caches and what reads them."""
+    types = [("KV cache", its.kv_type), ("the drafter's KV cache", its.drafter_kv_type)]
+    parts = [f"{what} {kind}" for what, kind in types if kind != "f16"]
+    # `reproducible` implies that it is off.
+    if its.flash_attention is not None and not its.reproducible:
+        parts.append(f"flash attention {'on' if its.flash_attention else 'off'}")
+    return ", ".join([*parts, *([f"ubatch {its.ubatch}"] if its.ubatch else [])])
 
 
 def _peak_memory(report: Report) -> str:

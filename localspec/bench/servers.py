@@ -11,8 +11,9 @@ from localspec.bench.peer_drafts import (
     NO_REPACK,
     as_words,
     drafter_options,
-    gpu_layers,
+    flash_word,
     peer_draft,
+    target_options,
     usual_type,
 )
 from localspec.drafters.model_free import MODEL_FREE
@@ -86,6 +87,8 @@ class OwnServer:
             "--parallel": users,
             "--kv-type": runtime.kv_type,
             "--draft-kv-type": runtime.drafter_kv_type,
+            "--flash-attn": flash_word(runtime),
+            "--ubatch": runtime.ubatch,
             "--threads": runtime.threads,
             "--gpu-layers": runtime.placement.gpu_layers,
             "--host": "127.0.0.1",
@@ -122,7 +125,6 @@ class PeerServer:
 
     def command(self, port: int, users: int) -> list[str]:
         runtime, threads = self.model.runtime, self.model.threads
-        layers = gpu_layers(runtime)
         options: dict[str, object] = {
             "--model": self.model.target,
             "--spec-type": self.type,
@@ -130,7 +132,7 @@ class PeerServer:
             "--ctx-size": self.model.context * users,
             "--threads": threads,
             "--threads-batch": threads,
-            "--n-gpu-layers": layers,
+            **target_options(runtime),
             "--host": "127.0.0.1",
             "--port": port,
             # Nothing is asked for twice: texts of ended requests need not be kept.

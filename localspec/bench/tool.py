@@ -17,8 +17,8 @@ from localspec.bench.peer_drafts import (
     PeerDraft,
     as_words,
     drafter_options,
-    gpu_layers,
     peer_draft,
+    target_options,
     usual_type,
 )
 from localspec.bench.peer_program import PeerProgram
@@ -128,7 +128,7 @@ class Tool:
             "--threads-batch": self.threads,
             "--ctx-size": self.context + _LONGEST_DRAFT,
             "--batch-size": max(_LEAST_BATCH, self.context),
-            "--n-gpu-layers": gpu_layers(self.runtime),
+            **target_options(self.runtime),
             **drafter_options(draft.drafter, self.runtime),
         }
         sampling = command_words(self.params, self.context)

@@ -38,14 +38,17 @@ from localspec.cli.bench_users import (
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
     comma_separated,
+    draft_kv_type_option,
     drafter_place_options,
     flash_attention_option,
+    kv_type_option,
     model_option_of,
     pop_runtime_options,
     sampling_options,
     stacked,
     target_place_options,
     threads_option,
+    ubatch_option,
 )
 from localspec.cli.output import Output
 from localspec.cli.page_file import PageFile
@@ -110,7 +113,10 @@ _how_options = stacked(
     *target_place_options,
     *drafter_place_options,
     threads_option,
+    kv_type_option,
+    draft_kv_type_option,
     flash_attention_option,
+    ubatch_option,
     click.option(
         "--reproducible",
         is_flag=True,

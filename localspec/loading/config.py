@@ -81,8 +81,8 @@ class RuntimeConfig:
             value = getattr(self, name)
             if value is not None:
                 require(name, value, least, most)
-        for kv_type in (self.kv_type, self.drafter_kv_type):
-            self._require_possible(kv_type)
+        self._require_possible("kv_type", self.kv_type)
+        self._require_possible("drafter_kv_type", self.drafter_kv_type)
 
     @classmethod
     def of(
@@ -232,15 +232,15 @@ class RuntimeConfig:
             kv_type = kv_type or self.kv_type
             estimate.require_room(header, model.path.name, n_ctx, kv_type, texts=texts, mtp=mtp)
 
-    def _require_possible(self, kv_type: str) -> None:
+    def _require_possible(self, name: str, kv_type: str) -> None:
         keys, _ = names_of(kv_type)
         if self.reproducible and is_quantised(kv_type):
             raise InvalidValueError(
-                f"kv_type {kv_type} needs flash attention, and reproducible turns it off; use f16"
+                f"{name} {kv_type} needs flash attention, and reproducible turns it off; use f16"
             )
         if self.flash is False and needs_flash_attention(kv_type):
             raise InvalidValueError(
-                f"kv_type {kv_type} needs flash attention for its values, and "
+                f"{name} {kv_type} needs flash attention for its values, and "
                 f"flash_attention=False (--flash-attn off) turns it off; use f16 or {keys}/f16"
             )
 

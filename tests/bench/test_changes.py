@@ -128,6 +128,28 @@ def test_what_may_differ() -> None:
     require_alike(before, now, "old.json")
     greedy = record(temperature=0.0, seed=1), record(temperature=0.0, seed=2)
     require_alike(*greedy, "old.json")
+    # Earlier versions wrote neither.
+    require_alike(record(), record(kv_type="q8_0", sampling={"top_k": 9}), "old.json")
+
+
+def test_with_xtc_the_seed_counts_at_temperature_0_too() -> None:
+    xtc: Any = {"temperature": 0.0, "sampling": {"xtc_probability": 0.5}}
+    require_alike(record(seed=1, **xtc), record(seed=1, **xtc), "old.json")
+    with pytest.raises(InvalidValueError, match="with seed 1, not 2"):
+        require_alike(record(seed=1, **xtc), record(seed=2, **xtc), "old.json")
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "said"),
+    [
+        ({"kv_type": "f16"}, {"kv_type": "q8_0/f16"}, "kv_type f16, not q8_0/f16"),
+        ({"sampling": {}}, {"sampling": {"top_k": 9}}, "top_k by default, not 9"),
+        ({"sampling": {"top_k": 9}}, {"sampling": {}}, "top_k 9, not by default"),
+    ],
+)
+def test_other_caches_and_samplers_are_refused(then: Any, now: Any, said: str) -> None:
+    with pytest.raises(InvalidValueError, match=f"^old.json was measured with {said}; only"):
+        require_alike(record(**then), record(**now), "old.json")
 
 
 @pytest.mark.parametrize(

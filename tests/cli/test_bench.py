@@ -98,6 +98,24 @@ def test_the_page_is_written(bench: Any, prompts: Path, tmp_path: Path) -> None:
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
+def test_caches_and_samplers_are_said_and_recorded(bench: Any, prompts: Path) -> None:
+    options = ("--prompts", str(prompts), "--drafts", "model", "--json")
+    usual = bench(*QUICK, *options).record
+    kinds = ("--kv-type", "q8_0/f16", "--draft-kv-type", "q8_0", "--ubatch", "64")
+    done = bench(*QUICK, *options, *kinds, "--top-k", "5")
+    conditions = done.record["conditions"]
+    assert usual["conditions"] | {
+        "kv_type": "q8_0/f16",
+        "drafter_kv_type": "q8_0",
+        "ubatch": 64,
+        "sampling": {"top_k": 5},
+    } == {**conditions, "seed": usual["conditions"]["seed"]}
+    before, now = usual["target"]["memory"]["cache"], done.record["target"]["memory"]["cache"]
+    assert now == before * (34 / 32 + 2) / 4
+    table = bench(*QUICK, "--prompts", str(prompts), "--drafts", "suffix", *kinds, "--top-k", "5")
+    assert "top_k 5" in table.out and "KV cache q8_0/f16" in table.out and "ubatch 64" in table.out
+
+
 def test_verify_says_that_texts_are_equal(bench: Any, prompts: Path) -> None:
     options = ("--drafts", "lookup,model,auto", "--depth", "3", "--verify", "--json")
     done = bench(*QUICK, "--prompts", str(prompts), *options)

@@ -8,6 +8,7 @@ import os
 import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,13 @@ from fakes.llama_server import write_llama_server
 from fakes.served import wait_for
 
 from localspec.bench import server_process
+from localspec.bench.configurations import Configuration
 from localspec.bench.median import Median
 from localspec.bench.served import ServedRun, ServedText
 from localspec.bench.served_summary import fastest_peers, summarise_served
 from localspec.bench.served_text import SERVED_COLUMNS, fastest_peer_lines, served_cells
 from localspec.bench.server_process import ServerFailed, running_server
-from localspec.bench.servers import ServedModel, peer_servers
+from localspec.bench.servers import OwnServer, ServedModel, peer_servers
 from localspec.drafters.spec import MTP
 from localspec.errors import InvalidValueError
 from localspec.llama.placement import Placement
@@ -180,6 +182,23 @@ def model() -> ServedModel:
     return ServedModel(registry.bundled().target, 512, 2, RuntimeConfig(placement=Placement(3)))
 
 
+def test_servers_have_the_caches_that_were_asked_for(tmp_path: Path) -> None:
+    chosen = RuntimeConfig(
+        kv_type="q8_0/f16", drafter_kv_type="bf16", flash_attention=True, ubatch=64
+    )
+    served = replace(model(), runtime=chosen)
+    drafter, binary = registry.bundled().drafter, tmp_path / "llama-server"
+    [peer] = peer_servers(binary, ["draft-simple"], drafter, served)
+    ours = OwnServer(Configuration("auto", "auto", None), ["auto"], served, "coupled")
+    theirs, own = (" ".join(server.command(8080, 1)) for server in (peer, ours))
+    both = ("--flash-attn on",)
+    for pair in (*both, "--cache-type-k q8_0", "--ubatch-size 64", "--spec-draft-type-k bf16"):
+        assert pair in theirs
+    assert "--spec-draft-type-v bf16" in theirs and "--cache-type-v" not in theirs
+    for pair in (*both, "--kv-type q8_0/f16", "--draft-kv-type bf16", "--ubatch 64"):
+        assert pair in own
+
+
 def test_draft_types_follow_the_drafter(tmp_path: Path) -> None:
     drafter, binary = registry.bundled().drafter, tmp_path / "llama-server"
     usual = peer_servers(binary, [], drafter, model())
@@ -190,6 +209,7 @@ def test_draft_types_follow_the_drafter(tmp_path: Path) -> None:
     assert (deep.name, deep.is_optional) == ("llama-server draft-simple:8", False)
     for pair in ("--spec-draft-n-max 8", "--ctx-size 2048", "--n-gpu-layers 3"):
         assert pair in " ".join(words)
+    assert not {"--cache-type-k", "--flash-attn", "--ubatch-size"} & {*words}
     [heads] = peer_servers(binary, ["draft-mtp"], MTP, model())
     assert "--spec-draft-model" not in heads.command(8080, 1)
     assert [each.type for each in peer_servers(binary, [], None, model())] == [
