@@ -64,6 +64,8 @@ def test_changed_sampling_applies_to_the_next_answer(tmp_path: Path) -> None:
         ("top_k", "1.5", "top_k is '1.5'; it must be a whole number"),
         ("top_p", "7", "top_p is 7.0; it must be above 0 and at most 1 (1 is off)"),
         ("rule", "dice", "rule is 'dice'"),
+        ("dry_allowed_length", "2.5", "dry_allowed_length is '2.5'; it must be a whole number"),
+        ("xtc_probability", "7", "xtc_probability is 7.0; it must be between 0 (off) and 1"),
         ("when_full", "burst", "when_full is 'burst'; it must be stop or drop"),
     ],
 )
@@ -81,6 +83,27 @@ def test_a_bad_setting_is_explained_and_not_applied(
             await chat.press("escape")
             await chat.wait_idle()
             assert chat.app.settings.sampling == {}
+
+    asyncio.run(body())
+
+
+def test_dry_and_xtc_are_settings_and_others_of_the_command_line_stay(tmp_path: Path) -> None:
+    async def body() -> None:
+        given = {"dry_multiplier": 0.5, "dry_sequence_breakers": ("\n",)}
+        async with running_chat(Script(), tmp_path, sampling=given) as chat:
+            await chat.press("ctrl+s")
+            await chat.until(lambda: chat.is_on_top(SettingsScreen))
+            await type_in(chat, "dry_multiplier", "0.8")
+            await type_in(chat, "dry_allowed_length", "3")
+            await type_in(chat, "xtc_probability", "0.25")
+            await chat.press("ctrl+s")
+            await chat.wait_idle()
+            assert chat.app.settings.sampling == {
+                **given,
+                "dry_multiplier": 0.8,
+                "dry_allowed_length": 3,
+                "xtc_probability": 0.25,
+            }
 
     asyncio.run(body())
 

@@ -25,29 +25,46 @@ from localspec_tui.widgets.key_bar import KeyBar
 from localspec_tui.widgets.problem_line import ProblemLine
 
 _MODELS_OWN = "model's, else {}"
-# What an empty input stands for, by the option of GenerationConfig.
-SAMPLING_DEFAULTS = {
+# What an empty input stands for, by the option of GenerationConfig: first what people change most.
+_USUAL = {
     "temperature": _MODELS_OWN.format("0.8"),
     "top_k": _MODELS_OWN.format("40"),
     "top_p": _MODELS_OWN.format("0.95"),
     "min_p": _MODELS_OWN.format("0.05"),
-    "typical_p": "1 (off)",
-    "repeat_penalty": "1 (off)",
-    "frequency_penalty": "0 (off)",
-    "presence_penalty": "0 (off)",
-    "penalty_window": "64",
     "max_tokens": "as many as fit",
     "seed": "random for each answer",
     "depth": "the fastest number",
     "rule": "coupled",
 }
+_RARE = {
+    "typical_p": "1 (off)",
+    "repeat_penalty": "1 (off)",
+    "frequency_penalty": "0 (off)",
+    "presence_penalty": "0 (off)",
+    "penalty_window": "64",
+    "dry_multiplier": "0 (off)",
+    "dry_base": "1.75",
+    "dry_allowed_length": "2",
+    "dry_penalty_last_n": "64",
+    "xtc_probability": _MODELS_OWN.format("0 (off)"),
+    "xtc_threshold": _MODELS_OWN.format("0.1"),
+}
+SAMPLING_DEFAULTS = {**_USUAL, **_RARE}
 # What `draft` may be without a model.
 _DRAFTERS = {
     AUTO: "what fits the model, and suffix",
     NONE: "plain decoding",
     **dict.fromkeys(MODEL_FREE, "copies from the text"),
 }
-_INTEGERS = {"top_k", "penalty_window", "max_tokens", "seed", "depth"}
+_INTEGERS = {
+    *("top_k", "penalty_window", "dry_allowed_length", "dry_penalty_last_n"),
+    *("max_tokens", "seed", "depth"),
+}
+
+
+def _label(name: str) -> str:
+    first, *rest = name.split("_")
+    return " ".join([first.upper() if first in ("dry", "xtc") else first, *rest])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +108,7 @@ class SettingsScreen(ModalScreen[ChatSettings | None]):
         super().__init__()
         self._current = current
         self._problem = problem
-        self._defaults = {**SAMPLING_DEFAULTS, "max_tokens": longest}
+        self._usual = {**_USUAL, "max_tokens": longest}
         self._models: Sequence[InventoryEntry] = ()
 
     def compose(self) -> ComposeResult:
@@ -99,18 +116,22 @@ class SettingsScreen(ModalScreen[ChatSettings | None]):
             yield ProblemLine(id="problem")
             yield from self._choice("model", self._current.model or "", "the bundled pair")
             yield from self._choice("draft", self._current.draft, AUTO)
-            for name, default in self._defaults.items():
-                value = self._current.sampling.get(name)
-                yield from self._row(name, "" if value is None else str(value), default)
+            yield from self._sampling(self._usual)
             when_full = "drop" if self._current.drop_oldest else ""
             yield from self._row("when_full", when_full, "stop (or drop the oldest messages)")
+            yield from self._sampling(_RARE)
         yield KeyBar()
+
+    def _sampling(self, defaults: Mapping[str, str]) -> ComposeResult:
+        for name, default in defaults.items():
+            value = self._current.sampling.get(name)
+            yield from self._row(name, "" if value is None else str(value), default)
 
     def _row(
         self, name: str, value: str, default: str, *, select_on_focus: bool = False
     ) -> ComposeResult:
         with Horizontal(classes="row"):
-            yield Label(name.replace("_", " "))
+            yield Label(_label(name))
             yield Input(
                 value, placeholder=default, id=name, compact=True, select_on_focus=select_on_focus
             )
@@ -189,11 +210,13 @@ class SettingsScreen(ModalScreen[ChatSettings | None]):
         except InvalidValueError as error:
             self._show_problem(str(error))
             return
+        # Options that have no row here, as of the command line, stay.
+        sampling = {**self._current.sampling, **values}
         self.dismiss(
             ChatSettings(
                 self._typed("model") or None,
                 self._typed("draft") or AUTO,
-                {name: value for name, value in values.items() if value is not None},
+                {name: value for name, value in sampling.items() if value is not None},
                 drop_oldest,
             )
         )
