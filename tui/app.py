@@ -98,7 +98,11 @@ class ChatApp(App[None]):
         self.log_lines = LogLines()
         self.system = options.system
         self.settings = ChatSettings(
-            options.model, options.draft or AUTO, options.sampling, options.drop_oldest
+            options.model,
+            options.draft or AUTO,
+            options.sampling,
+            options.drop_oldest,
+            options.session_options,
         )
         self.main = ChatScreen()
         self.lost_text = ""
@@ -201,8 +205,7 @@ class ChatApp(App[None]):
     def _about_session(self) -> tuple[str, str | None, SessionSettings]:
         """The model, the system prompt and the settings of the session."""
         ready = self.main.event_handler.ready
-        draft, sampling = self.settings.draft, self.settings.sampling
-        settings = SessionSettings(draft, sampling, self.settings.drop_oldest)
+        settings = self.settings.saved(ready.chat_template if ready else None)
         return ready.model if ready else "", self.system, settings
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -237,6 +240,8 @@ class ChatApp(App[None]):
             settings.model or _bundled_model() if settings.model != before.model else None,
             settings.draft if settings.draft != before.draft else None,
             when_full="drop" if settings.drop_oldest else "stop",
+            thinking_budget=settings.session_options.get("thinking_budget"),
+            template_options=settings.session_options.get("template_options"),
             **sampling,
         )
 
@@ -248,19 +253,20 @@ class ChatApp(App[None]):
 
     def continue_as_saved(self, session: SavedSession) -> None:
         """Continue a session with its own settings; its drafters only with its own model."""
-        saved, settings, note = session.settings, self.settings, None
-        model = settings.model or str(_bundled_model())
+        saved, settings, ready = session.settings, self.settings, self.main.event_handler.ready
+        model, lines = settings.model or str(_bundled_model()), list[str | None]()
         if saved.draft is None:
             # It was saved before sessions had settings.
             return
         if session.model == model:
             draft, note = saved.usable_draft()
             settings = replace(settings, draft=draft or AUTO)
+            lines = [note, notes.another_template(session.key, saved.chat_template, ready)]
         elif session.model:
-            note = notes.another_model(session.model, model)
-        if note:
-            self.main.view.note(note, warning=True)
-        settings = replace(settings, sampling=saved.sampling, drop_oldest=saved.drop_oldest)
+            lines = [notes.another_model(session.model, model)]
+        for line in filter(None, lines):
+            self.main.view.note(line, warning=True)
+        settings = settings.continued(saved)
         if settings != self.settings:
             self.apply_settings(settings)
 

@@ -37,7 +37,8 @@ class ModelReady:
     could not be met in full, one line each. context: its size in tokens. longest_context: what the
     model was made for; 0 if that is not known. bundled: whether this is
     the bundled pair. has_template: whether the model has a chat template. has_thinking_switch:
-    whether that can switch its reasoning on and off.
+    whether that can switch its reasoning on and off. chat_template: that was given in place of the
+    model's own, if one was.
     """
 
     model: str
@@ -49,9 +50,12 @@ class ModelReady:
     bundled: bool
     has_template: bool
     has_thinking_switch: bool
+    chat_template: str | None = None
 
     @classmethod
-    def of(cls, engine: Engine, name: str | Path | None) -> "ModelReady":
+    def of(
+        cls, engine: Engine, name: str | Path | None, chat_template: str | None = None
+    ) -> "ModelReady":
         """Describe a loaded engine. name: what the user asked for; None is the bundled pair."""
         path, drafter_set = engine.model.path, engine.drafter_set
         pair = pair_of(path) if name is None else None
@@ -66,6 +70,7 @@ class ModelReady:
             has_template=engine.prefers_chat,
             has_thinking_switch=engine.prefers_chat
             and has_thinking_switch(engine.model.chat_template or ""),
+            chat_template=chat_template,
         )
 
 

@@ -30,6 +30,8 @@ from localspec_tui.engine_events import (
 from localspec_tui.labels import model_label
 from localspec_tui.load_request import Draft, LoadRequest, Model
 
+# Options of Session, beside those of GenerationConfig, that can be changed.
+SESSION_OPTIONS = frozenset({"when_full", "thinking_budget", "template_options"})
 _CLOSE_TIMEOUT = 10.0
 
 
@@ -118,7 +120,7 @@ class EngineThread:
     def switch(self, model: Model = None, draft: Draft | None = None, **sampling: Any) -> None:
         """Continue with another model, other drafters or other options; None keeps the model.
 
-        sampling: options of GenerationConfig, and `when_full` of Session. Emits ModelLoading if
+        sampling: options of GenerationConfig, and SESSION_OPTIONS. Emits ModelLoading if
         something must be loaded, CommandFailed if that fails, and ModelReady in both cases. While
         no model is loaded, it emits what `load` emits. An answer that is being written ends only
         for another model or other drafters.
@@ -210,7 +212,7 @@ class EngineThread:
         try:
             session = self._make_session(engine, **options)
             self._limit_answers(session)
-            ready = ModelReady.of(engine, request.model)
+            ready = self._described(engine)
         except BaseException:
             engine.close()
             raise
@@ -326,12 +328,20 @@ class EngineThread:
             self._limit_answers(self.session)
         except Exception as error:
             self._emit_failure(error, "switch")
-        self._emit(ModelReady.of(self.session.engine, self._load_request.model))
+        self._emit(self._described(self.session.engine))
+
+    def _described(self, engine: Engine) -> ModelReady:
+        request = self._load_request
+        return ModelReady.of(engine, request.model, request.options.get("chat_template"))
 
     def _change_options(self, session: Session, sampling: Mapping[str, Any]) -> None:
         """Change the options of the session. They stay even if a model cannot be loaded then."""
-        session.switch(**{name: sampling[name] for name in sampling.keys() - {"when_full"}})
-        session.when_full = sampling.get("when_full", session.when_full)
+        session.switch(**{name: sampling[name] for name in sampling.keys() - SESSION_OPTIONS})
+        if sampling.get("template_options", session.template_options) != session.template_options:
+            # Answers have been written with another prompt.
+            self._comparable.clear()
+        for name in sampling.keys() & SESSION_OPTIONS:
+            setattr(session, name, sampling[name])
         self._load_request = self._load_request.changed(None, None, sampling)
 
     def _exchange(self, session: Session, model: Model, draft: Draft | None) -> None:

@@ -62,14 +62,20 @@ _THINKING = ("ALTER TABLE turn ADD COLUMN thinking INTEGER",)
 # Whether reasoning was switched on in an answer's prompt: 0 or 1.
 _SWITCH = ("ALTER TABLE turn ADD COLUMN switch INTEGER",)
 
+# The chat template and the thinking budget that an answer was begun with.
+_TEMPLATE = (
+    "ALTER TABLE turn ADD COLUMN template TEXT",
+    "ALTER TABLE turn ADD COLUMN thinking_budget INTEGER",
+)
+
 _COLUMNS = {
     "session": "number, key, title, model, system, changed, last, length, settings, unsent",
     "turn": "number, session, key, before, role, content, thought, raw, spelt, tokens, "
-    "vocabulary, stop_reason, origins, seed, thinking, switch",
+    "vocabulary, stop_reason, origins, seed, thinking, switch, template, thinking_budget",
 }
 
 # The statements that make each version from the version before; version 0 is an empty file.
-STEPS: Sequence[Sequence[str]] = (_FIRST, _SETTINGS, _UNSENT, _SEED, _THINKING, _SWITCH)
+STEPS: Sequence[Sequence[str]] = (_FIRST, _SETTINGS, _UNSENT, _SEED, _THINKING, _SWITCH, _TEMPLATE)
 
 
 class UnusableError(sqlite3.Error):

@@ -40,6 +40,19 @@ def another_model(before: str, now: str) -> str:
     )
 
 
+def another_template(key: str, template: str | None, ready: ModelReady | None) -> str | None:
+    """How to go on with a conversation's chat template, if that of now is another one.
+
+    template: that was given for the conversation; None is the model's own.
+    """
+    if ready is None or ready.chat_template == template:
+        return None
+    return (
+        "this conversation was written with another chat template; to go on with that: "
+        f"{_command(plain=False)} --resume {key[:KEY_LETTERS]}"
+    )
+
+
 def dropped_turns(event: Dropped) -> str:
     """How many turns the model does not see any more."""
     return (

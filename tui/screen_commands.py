@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec_tui.export import export_session
 from localspec_tui.screens.export_dialog import ask_export
+from localspec_tui.session_settings import with_thinking
 from localspec_tui.slash_commands import drafters_of, path_of, run_command, wants_thinking
 
 if TYPE_CHECKING:
@@ -52,7 +53,10 @@ class SlashCommands:
     def _think(self, choice: str) -> None:
         """Switch reasoning on or off."""
         on = wants_thinking(choice, self._screen.event_handler.ready)
-        self._screen.chat.engine_thread.set_thinking(on)
+        chat = self._screen.chat
+        chat.engine_thread.set_thinking(on)
+        options = with_thinking(chat.settings.session_options, on)
+        chat.settings = replace(chat.settings, session_options=options)
         self._screen.view.note(f"reasoning is {choice} from the next answer on")
 
     def _save(self, path: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from localspec.conversation.thinking import thinking_variables
 from localspec.drafters.spec import NAMES, split_kind, split_names
 from localspec.errors import LocalspecError
 from localspec.generation_config import GenerationConfig
@@ -18,12 +19,15 @@ class SessionSettings:
     """How answers of a session are written. draft: names of the drafters; None if not known.
 
     sampling: options of GenerationConfig that are not the default. drop_oldest: whether the oldest
-    turns are dropped when the context is full; if not, the answer stops.
+    turns are dropped when the context is full; if not, the answer stops. session_options: other
+    options of Session, such as `thinking_budget`. chat_template: in place of the model's own.
     """
 
     draft: str | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
     drop_oldest: bool = False
+    session_options: Mapping[str, Any] = field(default_factory=dict)
+    chat_template: str | None = None
 
     @classmethod
     def parse(cls, text: str | None) -> "SessionSettings":
@@ -34,13 +38,26 @@ class SessionSettings:
             GenerationConfig.of(**sampling)
         except (*UNREADABLE, LocalspecError):
             return cls()
-        drops = found.get("drop_oldest") is True
-        return cls(draft if isinstance(draft, str) else None, sampling, drops)
+        template, drops = found.get("chat_template"), found.get("drop_oldest") is True
+        return cls(
+            draft if isinstance(draft, str) else None,
+            sampling,
+            drops,
+            _session_options(found.get("session_options")),
+            template if isinstance(template, str) else None,
+        )
 
     def as_json(self) -> str:
         """The settings as a text."""
-        values = {"sampling": dict(self.sampling), "drop_oldest": self.drop_oldest}
-        return json.dumps({"draft": self.draft, **values})
+        return json.dumps(
+            {
+                "draft": self.draft,
+                "sampling": dict(self.sampling),
+                "drop_oldest": self.drop_oldest,
+                "session_options": dict(self.session_options),
+                "chat_template": self.chat_template,
+            }
+        )
 
     @property
     def when_full(self) -> Literal["stop", "drop"]:
@@ -56,6 +73,24 @@ class SessionSettings:
         if not missing:
             return self.draft, None
         return None, f"{gone(*missing)}; the drafters are those of --draft auto"
+
+
+def with_thinking(options: Mapping[str, Any], on: bool) -> dict[str, Any]:
+    """Options of Session with the model's reasoning switched on or off."""
+    variables = {**options.get("template_options", {}), **thinking_variables(on)}
+    return {**options, "template_options": variables}
+
+
+def _session_options(found: object) -> dict[str, Any]:
+    """The options of Session that were saved, as far as they can be used."""
+    options = found if isinstance(found, dict) else {}
+    budget, variables = options.get("thinking_budget"), options.get("template_options")
+    kept: dict[str, Any] = {}
+    if type(budget) is int and budget >= 0:
+        kept["thinking_budget"] = budget
+    if isinstance(variables, dict) and all(isinstance(each, bool) for each in variables.values()):
+        kept["template_options"] = variables
+    return kept
 
 
 def is_there(name: str) -> bool:

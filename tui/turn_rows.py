@@ -26,6 +26,8 @@ class SavedTurn(NamedTuple):
     seed: str | None
     thinking: bool | None
     switch: bool | None
+    template: str
+    thinking_budget: int | None
 
 
 def unsaved(
@@ -56,19 +58,20 @@ def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: Sa
         INSERT INTO turn (
             session, key, role, before,
             stop_reason, content, thought, raw, spelt, tokens, vocabulary, origins, seed, thinking,
-            switch
+            switch, template, thinking_budget
         )
         VALUES (
             :session, :key, :role,
             (SELECT number FROM turn WHERE session = :session AND key = :before),
             :stop_reason, :content, :thought, :raw, :spelt, :tokens, :vocabulary, :origins, :seed,
-            :thinking, :switch
+            :thinking, :switch, :template, :thinking_budget
         )
         ON CONFLICT (session, key) DO UPDATE SET
             stop_reason = excluded.stop_reason, content = excluded.content,
             thought = excluded.thought, raw = excluded.raw, spelt = excluded.spelt,
             tokens = excluded.tokens, vocabulary = excluded.vocabulary, origins = excluded.origins,
-            seed = excluded.seed, thinking = excluded.thinking, switch = excluded.switch
+            seed = excluded.seed, thinking = excluded.thinking, switch = excluded.switch,
+            template = excluded.template, thinking_budget = excluded.thinking_budget
         """,
         {
             "session": session,
@@ -86,6 +89,8 @@ def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: Sa
             "seed": columns.seed,
             "thinking": columns.thinking,
             "switch": columns.switch,
+            "template": columns.template,
+            "thinking_budget": columns.thinking_budget,
         },
     )
 
@@ -165,6 +170,8 @@ def _columns(
         None if turn.seed is None else str(turn.seed),
         turn.thinking,
         turn.switch,
+        turn.template,
+        turn.thinking_budget,
     )
 
 
@@ -186,6 +193,8 @@ def _turn(row: sqlite3.Row) -> Turn:
     reason = row["stop_reason"]
     turn.stop_reason = reason if reason is None else text_or(reason, INTERRUPTED)
     turn.raw = text_or(row["raw"], "")
+    budget, turn.template = row["thinking_budget"], text_or(row["template"], "")
+    turn.thinking_budget = budget if isinstance(budget, int) else None
     turn.thinking, turn.switch = _choice(row["thinking"]), _choice(row["switch"])
     with suppress(*UNREADABLE):
         turn.seed = int(required_text(row["seed"])) % 2**64

@@ -27,8 +27,8 @@ class AnswerPrompt:
     tokens: the token ids of the turns that the model sees. dropped: the number of oldest turns that
     it does not see; newly_dropped: whether that number has grown since the answer before. notices:
     lines to show before the answer. thinking: whether the prompt ends with an opening reasoning
-    tag. switch: whether reasoning is switched on; None if it cannot be. wording: of the turns, for
-    drafters that have a chat template of their own.
+    tag. switch: whether reasoning is switched on; None if it cannot be. template: the fingerprint
+    of its chat template. wording: of the turns, for drafters that have a template of their own.
     """
 
     tokens: Sequence[int]
@@ -37,6 +37,7 @@ class AnswerPrompt:
     notices: Sequence[str] = ()
     thinking: bool = False
     switch: bool | None = None
+    template: str = ""
     wording: Wording | None = None
 
 
@@ -106,6 +107,7 @@ class Answer(Closing, Iterator[Event]):
         self._shorten = shorten
         self._late_notices = late_notices
         self._variant = variant
+        self._thinking_budget = thinking_budget
         detokenizer = Detokenizer(settings.stop)
         self._writer = AnswerWriter(
             self._model,
@@ -260,6 +262,8 @@ class Answer(Closing, Iterator[Event]):
             seed=self.settings.seed,
             thinking=self._prompt.thinking,
             switch=self._prompt.switch,
+            template=self._prompt.template,
+            thinking_budget=self._thinking_budget,
             variant=self._variant,
         )
         self.turn = self._conversation.add(turn)

@@ -14,7 +14,7 @@ from localspec.conversation.saved_states import SavedStates
 from localspec.conversation.transcript import Transcript
 from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
 from localspec.conversation.unfinished import (
-    require_same_thinking,
+    require_same_settings,
     require_unfinished,
     settings_of_rest,
     without_answer,
@@ -172,9 +172,8 @@ class Session(Closing, AsyncQuestions, SavedStates):
         """Continue the last answer, which was stopped or cut off, as if it had never ended.
 
         Its prompt, its tokens and its seed are the same; of one that `max_tokens` has cut off, as
-        many more tokens may be written. Raises InvalidValueError for an answer that is complete, or
-        whose tokens are not known or are another model's, where reasoning is switched on or off
-        otherwise than it was, and where the context is full.
+        many more tokens may be written. Raises InvalidValueError if it is complete, its tokens are
+        unknown or another model's, or chat template, thinking or its budget are not what they were.
         """
         self._end_answer()
         turn = self._last_turn()
@@ -332,7 +331,7 @@ class Session(Closing, AsyncQuestions, SavedStates):
             prompt, seen = without_answer(prompt, unfinished.written), seen[:-1]
         thinking = bool(self._transcript.template) and opens_thinking(prompt.text, tags)
         if unfinished:
-            require_same_thinking(unfinished, thinking, self._transcript.switch)
+            require_same_settings(unfinished, self._transcript, thinking, self.thinking_budget)
         self._first_seen = seen[0]
         return AnswerPrompt(
             prompt.tokens,
@@ -341,6 +340,7 @@ class Session(Closing, AsyncQuestions, SavedStates):
             notices=self._notices(),
             thinking=thinking,
             switch=self._transcript.switch,
+            template=self._transcript.template_fingerprint,
             wording=self._transcript.wording(self.system, seen),
         )
 

@@ -7,6 +7,7 @@ for the same text. The tokens depend only on the turns, not on the order of edit
 that is opened again matches its saved cache.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
@@ -55,6 +56,11 @@ class Transcript:
     def switch(self) -> bool | None:
         """Whether reasoning is switched on; None if it cannot be switched."""
         return thinking_switch(self.template, self.options)
+
+    @property
+    def template_fingerprint(self) -> str:
+        """Tells the template from others; also where there is none."""
+        return hashlib.sha256((self.template or "").encode("utf-8", "replace")).hexdigest()[:16]
 
     def prompt(self, system: str | None, turns: Sequence[Turn]) -> TokenizedText:
         """The prompt for the next answer; if the last turn is an answer, the prompt continues it.

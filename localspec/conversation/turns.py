@@ -30,6 +30,8 @@ class Turn:
     seed: that the answer was written with; None if that is not known. thinking: whether the prompt
     of the answer ended with an opening reasoning tag; None if that is not known. switch: whether
     reasoning was switched on in that prompt; None if it cannot be switched, or is not known.
+    template: the fingerprint of the chat template of that prompt; empty if that and the thinking
+    budget are not known. thinking_budget: the most tokens of reasoning; None: no limit.
     key: a unique id, for storage. variant: the number, from 0, of an answer among the answers to
     one question. before: the turn that this turn follows. after: the turns that follow this one.
     """
@@ -44,6 +46,8 @@ class Turn:
     seed: int | None = None
     thinking: bool | None = None
     switch: bool | None = None
+    template: str = ""
+    thinking_budget: int | None = None
     key: str = field(default_factory=lambda: uuid4().hex)
     variant: int = 0
     before: "Turn | None" = field(default=None, repr=False)

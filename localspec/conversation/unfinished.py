@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from localspec.conversation.reasoning import tags_for
+from localspec.conversation.transcript import Transcript
 from localspec.conversation.turns import TokenizedText, Turn
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
@@ -39,7 +41,31 @@ def require_unfinished(turn: Turn, vocabulary: str) -> None:
         )
 
 
-def require_same_thinking(turn: Turn, thinking: bool, switch: bool | None) -> None:
+def require_same_settings(
+    turn: Turn, transcript: Transcript, thinking: bool, budget: int | None
+) -> None:
+    """Raises InvalidValueError unless the rest of a turn is what it would have been.
+
+    transcript: with the chat template and the switch of now. thinking: of the prompt now, as that
+    of a `Turn`. budget: the thinking budget now.
+    """
+    if turn.template not in ("", transcript.template_fingerprint):
+        raise InvalidValueError(
+            "the last answer was begun with another chat template; load the model with that one "
+            "(--chat-template of the chat) or regenerate the answer"
+        )
+    _require_same_thinking(turn, thinking, transcript.switch)
+    # Once the reasoning has ended, its budget is of no matter.
+    may_reason = tags_for(transcript.template).opening.startswith(turn.content.strip())
+    if turn.template and may_reason and turn.thinking_budget != budget:
+        then, now = _budget_text(turn.thinking_budget), _budget_text(budget)
+        raise InvalidValueError(
+            f"the last answer was begun with {then}, and there is {now} now; begin with the same "
+            "again (--thinking-budget of the chat) or regenerate the answer"
+        )
+
+
+def _require_same_thinking(turn: Turn, thinking: bool, switch: bool | None) -> None:
     """Raises InvalidValueError if reasoning was switched on, and is off now, or vice versa.
 
     The answer would stand behind another prompt, and where that one opens reasoning, the text so
@@ -55,6 +81,10 @@ def require_same_thinking(turn: Turn, thinking: bool, switch: bool | None) -> No
             f"the last answer was begun with reasoning {then}, and it is {now} now; switch it "
             f"{then} again (/think {then} in the chat) or regenerate the answer"
         )
+
+
+def _budget_text(budget: int | None) -> str:
+    return "no thinking budget" if budget is None else f"a thinking budget of {budget:,}"
 
 
 def settings_of_rest(settings: GenerationConfig, turn: Turn) -> GenerationConfig:

@@ -243,3 +243,22 @@ def test_what_cannot_go_on_is_refused(tiny: Callable[..., Engine]) -> None:
         with pytest.raises(InvalidValueError, match="no answer to continue"):
             session.continue_answer()
         assert not is_unfinished(None)
+
+
+def test_an_answer_is_refused_whose_thinking_budget_or_template_is_another(
+    tiny: Callable[..., Engine],
+) -> None:
+    options = {"temperature": 0, "max_tokens": 40, "ignore_eos": True}
+    with Session(tiny("llama", R1), thinking_budget=6, **options) as session:
+        turn = stopped_after(session.send("ab"), 3)
+        session.thinking_budget = None
+        with pytest.raises(InvalidValueError, match="a thinking budget of 6, and there is no"):
+            session.continue_answer()
+        session.thinking_budget = 6
+        session.continue_answer().result()
+        # The reasoning is over, and its budget is of no matter.
+        session.thinking_budget, turn.stop_reason = None, "length"
+        assert turn.content and session.continue_answer().result()
+        turn.stop_reason, turn.template = "length", "another"
+        with pytest.raises(InvalidValueError, match="begun with another chat template"):
+            session.continue_answer()

@@ -112,7 +112,7 @@ class ScriptedEngine:
         self.scheduler = Scheduler()
         self.lock = self.scheduler.lock
         self._script = script
-        self._take(model, draft)
+        self._take(model, draft, options.get("chat_template"))
         self.slot = ScriptedSlot(script, self)
 
     @property
@@ -147,9 +147,10 @@ class ScriptedEngine:
         self.slot.stop()
         self.closed = True
 
-    def _take(self, model: str | Path | None, draft: Any) -> None:
+    def _take(self, model: str | Path | None, draft: Any, template: str | None = None) -> None:
         self._name, self._draft = model, draft
-        self.model = ScriptedModel(Path(model or registry.bundled().target), self._script.template)
+        path = Path(model or registry.bundled().target)
+        self.model = ScriptedModel(path, template or self._script.template)
         self.drafter_set = self._script.drafter_set(draft)
 
 

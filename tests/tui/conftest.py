@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes.event_recorder import TIMEOUT, EventRecorder, event_names
+from fakes.plain_chat import Chat, plain_chat
 from fakes.scripted import Script
 
 from localspec.conversation.answer import Answer
@@ -105,3 +106,9 @@ def file(tmp_path: Path) -> Path:
 def archive(file: Path) -> Iterator[Archive]:
     with closing(Archive(file)) as archive:
         yield archive
+
+
+@pytest.fixture
+def chat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: Path) -> Chat:
+    """Runs a plain chat over a pipe with these bytes or lines in it."""
+    return plain_chat(monkeypatch, capsys, file)

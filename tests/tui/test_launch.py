@@ -77,7 +77,17 @@ def test_a_continued_session_keeps_drafters_and_sampling(home: Path) -> None:
     options = continued(settings, "", model=drafter)
     assert (options.draft, options.sampling) == (None, settings.sampling)
     assert continued(settings, model, draft="auto").draft == "auto"
-    assert not options.drop_oldest
+    assert not options.drop_oldest and not options.session_options
+    settings = SessionSettings("suffix", session_options={"thinking_budget": 5}, chat_template="x")
+    note = "the chat template is the one that this conversation was begun with"
+    for given in (None, model):
+        options = continued(settings, model, model=given)
+        assert (options.chat_template, options.notes) == ("x", (note,))
+    assert options.session_options == {"thinking_budget": 5}
+    options = continued(settings, model, session_options={"thinking_budget": 0}, chat_template="y")
+    assert options.session_options == {"thinking_budget": 0}
+    assert (options.chat_template, options.notes) == ("y", ())
+    assert continued(settings, model, model=drafter).chat_template is None
     assert continued(replace(settings, drop_oldest=True), model).drop_oldest
 
 
@@ -103,7 +113,17 @@ def test_a_model_that_was_deleted_is_a_note_and_the_bundled_pair(home: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "text", [None, "", "[]", "nonsense", '{"sampling": {"top_k": "x"}}', '{"drop_oldest": "yes"}']
+    "text",
+    [
+        None,
+        "",
+        "[]",
+        "nonsense",
+        '{"sampling": {"top_k": "x"}}',
+        '{"drop_oldest": "yes"}',
+        '{"session_options": {"thinking_budget": -1, "template_options": {"x": 1}}}',
+        '{"session_options": 1, "chat_template": 1}',
+    ],
 )
 def test_settings_of_a_session_that_cannot_be_used_are_the_default(text: str | None) -> None:
     assert SessionSettings.parse(text) == SessionSettings()

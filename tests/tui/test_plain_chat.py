@@ -7,19 +7,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from fakes.chat_terminal import CTRL_C, CTRL_D, ChatTerminal
 from fakes.pilot import running_chat
+from fakes.plain_chat import Chat, contents, prompt_of
 from fakes.scripted import Script
 from fakes.templates import QWEN3
 
 from localspec.cli.output import OutputError
-from localspec.conversation.turns import Turn
 from localspec.errors import InvalidValueError, ModelLoadError, ModelNotFoundError
 from localspec_tui.archive import Archive
 from localspec_tui.default_options import with_defaults
@@ -31,50 +30,6 @@ from localspec_tui.preferences import Preferences
 
 pty = pytest.mark.skipif(os.name == "nt", reason="there is no pty")
 pytestmark = pytest.mark.usefixtures("home")
-
-
-class Chatted(NamedTuple):
-    """What a chat wrote, and what it keeps."""
-
-    code: int
-    out: str
-    notes: str
-    turns: Sequence[Turn]
-
-
-Chat = Callable[..., Chatted]
-
-
-@pytest.fixture
-def chat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: Path) -> Chat:
-    """Runs a plain chat over a pipe with these bytes or lines in it."""
-
-    def run(script: Script, typed: bytes | str, *, latest: bool = False, **options: Any) -> Chatted:
-        data = typed if isinstance(typed, bytes) else typed.encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-        monkeypatch.setattr(plain, "EngineThread", lambda: EngineThread(script.load))
-        private = options.get("private", False)
-        archive = Archive(None if private else file, private=private)
-        session = archive.latest() if latest else None
-        begun = LaunchOptions(**{"model": "scripted", "session": session, **options})
-        code = plain.run_plain(begun, archive)
-        written = capsys.readouterr()
-        with closing(Archive(file)) as kept:
-            key = kept.latest()
-            turns = kept.open(key).conversation.turns if key else []
-        return Chatted(code, written.out, written.err, turns)
-
-    return run
-
-
-def contents(chatted: Chatted) -> list[str]:
-    return [turn.content for turn in chatted.turns]
-
-
-def prompt_of(script: Script) -> str:
-    """What the last engine has read and written."""
-    target = script.engines[-1].slot.target
-    return b"".join(map(target.model.piece, target.cache)).decode()
 
 
 def test_answers_are_all_that_is_written_to_stdout(chat: Chat) -> None:

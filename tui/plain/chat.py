@@ -64,7 +64,9 @@ class PlainChat:
         self.printer = printer
         self.ready: ModelReady | None = None
         draft = options.draft or AUTO
-        self.settings = SessionSettings(draft, options.sampling, options.drop_oldest)
+        self.settings = SessionSettings(
+            draft, options.sampling, options.drop_oldest, options.session_options
+        )
         self.system = options.system
         self.options = options
         self._reader = reader

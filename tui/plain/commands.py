@@ -10,6 +10,7 @@ from localspec.utils.format import ago
 from localspec_tui.export import export_session
 from localspec_tui.labels import absolute, absolute_drafters, messages_text
 from localspec_tui.notes import KEY_LETTERS
+from localspec_tui.session_settings import with_thinking
 from localspec_tui.slash_commands import (
     COMMANDS,
     as_message,
@@ -105,7 +106,10 @@ class PlainCommands:
         self._chat.printer.note(f"system prompt: {self._chat.system or 'none'}")
 
     def _think(self, choice: str) -> None:
-        self._chat.engine_thread.set_thinking(wants_thinking(choice, self._chat.ready))
+        on = wants_thinking(choice, self._chat.ready)
+        options = with_thinking(self._chat.settings.session_options, on)
+        self._chat.settings = replace(self._chat.settings, session_options=options)
+        self._chat.engine_thread.set_thinking(on)
         self._chat.work()
         self._chat.printer.note(f"reasoning is {choice} from the next answer on")
 

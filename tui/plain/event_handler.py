@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from localspec.conversation.events import Dropped, Ended, Notice, Piece, Reading
@@ -144,6 +145,8 @@ class PlainEventHandler:
 
     def _model_ready(self, event: ModelReady) -> None:
         before, self._chat.ready = self._chat.ready, event
+        # One that was given for another model is not used any more.
+        self._chat.settings = replace(self._chat.settings, chat_template=event.chat_template)
         for line in event.notes:
             self._note_once(line)
         if before != event:

@@ -21,6 +21,7 @@ from localspec.models import registry
 from localspec.models.inventory import InventoryEntry, model_inventory
 from localspec.utils.format import format_bytes
 from localspec_tui.labels import model_label
+from localspec_tui.session_settings import SessionSettings
 from localspec_tui.widgets.key_bar import KeyBar
 from localspec_tui.widgets.problem_line import ProblemLine
 
@@ -71,13 +72,28 @@ def _label(name: str) -> str:
 class ChatSettings:
     """model: None is the bundled pair. draft: names of the drafters, or "auto". sampling: options
     of GenerationConfig that are not the default. drop_oldest: whether the oldest turns are dropped
-    when the context is full; if not, the answer stops.
+    when the context is full; if not, the answer stops. session_options: other options of Session.
     """
 
     model: str | None
     draft: str
     sampling: Mapping[str, Any] = field(default_factory=dict)
     drop_oldest: bool = False
+    session_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def saved(self, chat_template: str | None) -> SessionSettings:
+        """What is saved of it with a session."""
+        values = self.drop_oldest, self.session_options, chat_template
+        return SessionSettings(self.draft, self.sampling, *values)
+
+    def continued(self, saved: SessionSettings) -> "ChatSettings":
+        """The same model and drafters with all else as it was saved with a session."""
+        return replace(
+            self,
+            sampling=saved.sampling,
+            drop_oldest=saved.drop_oldest,
+            session_options=saved.session_options,
+        )
 
     def is_same_as(self, other: "ChatSettings") -> bool:
         """Whether both are the same in what the settings screen shows."""
@@ -218,6 +234,7 @@ class SettingsScreen(ModalScreen[ChatSettings | None]):
                 self._typed("draft") or AUTO,
                 {name: value for name, value in sampling.items() if value is not None},
                 drop_oldest,
+                self._current.session_options,
             )
         )
 
