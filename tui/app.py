@@ -175,6 +175,7 @@ class ChatApp(App[None]):
                 self.save_question(event.turn)
             self.autosave.handle(event)
         self.autosave.save_answer()
+        self.autosave.save_rest()
         self.archive.close()
         self.log_lines.detach()
 
@@ -212,11 +213,6 @@ class ChatApp(App[None]):
         """Textual's filters, and those for what the terminal must not or cannot show."""
         own = [self._encoding_filter] if self._encoding_filter else []
         return [*super().get_line_filters(), self._control_filter, *own]
-
-    @property
-    def kept_session(self) -> str | None:
-        """The key of the session on the screen, if it is in a file."""
-        return self.autosave.key if self.archive.is_kept else None
 
     # Settings.
 

@@ -62,7 +62,8 @@ class _Session:
     """A session that was created or opened here. saved, last: what the database has of it.
 
     title: None until the first save or `rename`. saved: by the key of the turn. last: key of the
-    turn where the active branch ends.
+    turn where the active branch ends. is_stored: whether it has a row. failure: why the last save
+    failed; None if it did not.
     """
 
     model: str
@@ -71,6 +72,8 @@ class _Session:
     title: str | None = None
     saved: dict[str, SavedTurn] = field(default_factory=dict)
     last: str | None = None
+    is_stored: bool = False
+    failure: str | None = None
 
 
 class Archive:
@@ -92,6 +95,14 @@ class Archive:
     def is_kept(self) -> bool:
         """Whether the sessions are in a file, and not in memory only."""
         return self._database.is_kept
+
+    def is_stored(self, key: str) -> bool:
+        """Whether the file has a session that was created or opened here, or a part of it."""
+        return self.is_kept and self._sessions[key].is_stored
+
+    def failure(self, key: str) -> str | None:
+        """Why the last part of a session that was created or opened here is not in the file."""
+        return self._sessions[key].failure
 
     def create(
         self, model: str, system: str | None, settings: SessionSettings | None = None
@@ -129,8 +140,10 @@ class Archive:
                     turn_rows.upsert(connection, number, turn, columns)
                 _update_session_row(connection, number, last)
         except LocalspecError as error:
+            session.failure = str(error)
             self.problem = f"not saved yet: {error}"
             return
+        session.is_stored, session.failure = True, None
         session.saved.update((turn.key, columns) for turn, columns in unsaved)
         session.last = last_key
         self.problem = self._database.problem
@@ -156,7 +169,7 @@ class Archive:
         model, system = text_or(model, ""), text_or(system, "") or None
         if lost:
             self.problem = f"{lost} messages of this conversation are damaged and were left out"
-        self._sessions[key] = _Session(model, system, settings, title, saved, last_key)
+        self._sessions[key] = _Session(model, system, settings, title, saved, last_key, True)
         origins = turn_rows.origins_of(saved)
         unsent = text_or(unsent, "")
         title = title or _title(unsent)
@@ -241,7 +254,8 @@ class Archive:
             )
             if not text and not session.saved:
                 connection.execute("DELETE FROM session WHERE key = ?", [key])
-        return bool(text or session.saved)
+        session.is_stored = bool(text or session.saved)
+        return session.is_stored
 
     def delete(self, key: str) -> None:
         """Delete a session. An unknown key is not an error."""

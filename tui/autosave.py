@@ -23,11 +23,14 @@ class Autosave:
         self._archive = archive
         self._unsent = ""
         self._answer: Turn | None = None
+        # The last turn to be saved, whether or not that was possible.
+        self._last: Turn | None = None
         self._answer_origins = Origins()
 
     def start_session(self) -> None:
         """Save what follows as a new session."""
-        self.key, self.origins, self._unsent, self._answer = None, {}, "", None
+        self.key, self.origins, self._unsent = None, {}, ""
+        self._answer = self._last = None
 
     def resume_session(self, session: SavedSession) -> None:
         """Save what follows in a session of the archive."""
@@ -39,6 +42,7 @@ class Autosave:
         self, turn: Turn, model: str, system: str | None, settings: SessionSettings
     ) -> None:
         """Save a user turn. Raises LocalspecError if SQLite refuses to write."""
+        self._last = turn
         if self.key is None:
             self.key = self._archive.create(model, system, settings)
         else:
@@ -88,7 +92,24 @@ class Autosave:
         if last:
             self._save(last)
 
+    def save_rest(self) -> None:
+        """Try once more to save what could not be saved."""
+        if self.key and self._last:
+            origins = self.origins if self.failure else {}
+            self._archive.save(self.key, [self._last], self._last, origins)
+
+    @property
+    def failure(self) -> str | None:
+        """Why the last part of the session is not saved; None if it is."""
+        return self._archive.failure(self.key) if self.key else None
+
+    @property
+    def kept(self) -> str | None:
+        """The key of the session, if the file has at least a part of it."""
+        return self.key if self.key and self._archive.is_stored(self.key) else None
+
     def _save(self, turn: Turn) -> None:
+        self._last = turn
         if self.key:
             is_answer = turn is self._answer
             origins = {turn.key: tuple(self._answer_origins.segments)} if is_answer else {}

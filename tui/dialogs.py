@@ -75,6 +75,6 @@ class Dialogs:
                 retry()
                 screen.outbox.release()
 
-        question = notes.context_full(size, most, chat.kept_session)
+        question = notes.context_full(size, most, chat.autosave.kept)
         choices = notes.context_full_choices(size, larger)
         chat.push_screen(ChoiceDialog(question, choices), decided)

@@ -37,7 +37,9 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
     )
 
     def write_last_words(unsent: Sequence[str]) -> None:
-        for line in () if options.private else notes.last_words(unsent, app.kept_session):
+        if options.private:
+            return
+        for line in notes.last_words(unsent, app.autosave.kept, app.autosave.failure):
             sys.stderr.write(f"{line}\n")
 
     def restore(_reason: str) -> None:

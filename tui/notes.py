@@ -109,14 +109,20 @@ def context_full_choices(size: int, larger: int) -> Mapping[str, str]:
     return {**choices, "new": "Begin another conversation"}
 
 
-def last_words(unsent: Sequence[str], key: str | None, *, plain: bool = False) -> Iterator[str]:
+def last_words(
+    unsent: Sequence[str], key: str | None, failure: str | None = None, *, plain: bool = False
+) -> Iterator[str]:
     """Lines for the terminal after the chat.
 
-    unsent: messages. key: of the session, if it is kept. plain: whether the chat had no screen.
+    unsent: messages. key: of the session, if at least a part of it is kept. failure: why the last
+    part is not. plain: whether the chat had no screen.
     """
     if unsent:
         yield f"{len(unsent)} message{'s were' if len(unsent) > 1 else ' was'} not sent:"
         yield from (indent(printable(message, also="\n"), "  ") for message in unsent)
+    if failure:
+        what = "the last part of this conversation" if key else "this conversation"
+        yield f"{what} was not saved: {failure}"
     if key:
         yield f"continue with: {_command(plain)} --resume {key[:KEY_LETTERS]}"
 

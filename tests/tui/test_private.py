@@ -57,7 +57,7 @@ def test_nothing_is_kept_of_a_private_chat(home: Path) -> None:
             assert [each.title for each in archive.list()] == [SECRET]
             app.main.composer.set_text(f"{SECRET}, not sent")
             await asyncio.sleep(1.5)
-            assert app.kept_session is None
+            assert app.autosave.kept is None
 
     asyncio.run(body())
     assert found(home, "an earlier chat")

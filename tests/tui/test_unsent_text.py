@@ -106,7 +106,7 @@ def test_a_session_of_nothing_else_ends_with_it(tmp_path: Path) -> None:
             chat.screen.composer.load_text("")
             await chat.press("ctrl+d")
             await chat.until(lambda: not chat.app.is_running)
-        assert chat.app.kept_session is None
+        assert chat.app.autosave.kept is None
         archive = Archive(tmp_path / "sessions.sqlite3")
         assert titles(archive) == ["first"]
         archive.close()

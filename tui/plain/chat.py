@@ -173,15 +173,10 @@ class PlainChat:
         for event in self.engine_thread.drain():
             self._events.save(event)
         self.autosave.save_answer()
-        key = self.kept_session
+        self.autosave.save_rest()
         self.archive.close()
-        for line in notes.last_words((), key, plain=True):
+        for line in notes.last_words((), self.autosave.kept, self.autosave.failure, plain=True):
             write_to_stderr(f"{line}\n")
-
-    @property
-    def kept_session(self) -> str | None:
-        """The key of the conversation, if it is in a file."""
-        return self.autosave.key if self.archive.is_kept else None
 
     # Messages and commands.
 

@@ -135,7 +135,7 @@ class PlainEventHandler:
         ready = self._chat.ready
         if ready is None or self._chat.settings.drop_oldest:
             return
-        key = self._chat.kept_session
+        key = self._chat.autosave.kept
         question = notes.context_full(ready.context, ready.longest_context, key, plain=True)
         for line in question.splitlines():
             self._printer.note(line)

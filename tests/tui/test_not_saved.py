@@ -1,0 +1,90 @@
+"""What is said at the end of a chat that could not be saved, or not all of it."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from fakes.pilot import running_chat
+from fakes.plain_chat import Chat, contents
+from fakes.scripted import Script
+
+from localspec_tui import notes
+from localspec_tui.archive import Archive
+from localspec_tui.engine_thread import EngineThread
+
+pytestmark = pytest.mark.usefixtures("home")
+Lock = Callable[[int], sqlite3.Connection]
+WHY = "database is locked\n"
+TO_GO_ON = "continue with: localspec chat --plain --resume "
+
+
+@pytest.fixture
+def locked(monkeypatch: pytest.MonkeyPatch, file: Path) -> Iterator[Lock]:
+    """Lets another program write into the file from the message with this number on."""
+    Archive(file).close()
+    monkeypatch.setattr("localspec_tui.database._BUSY_TIMEOUT", 0.01)
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as other:
+
+        def from_message(number: int) -> sqlite3.Connection:
+            send, count = EngineThread.send, 0
+
+            def sent(thread: EngineThread, text: str) -> None:
+                nonlocal count
+                count += 1
+                if count == number:
+                    other.execute("BEGIN EXCLUSIVE")
+                send(thread, text)
+
+            monkeypatch.setattr(EngineThread, "send", sent)
+            return other
+
+        yield from_message
+
+
+def test_a_chat_of_which_nothing_is_saved(chat: Chat, locked: Lock) -> None:
+    locked(1)
+    done = chat(Script(["One."]), "first\n")
+    assert done.turns == [] and TO_GO_ON not in done.notes
+    assert "\nthis conversation was not saved: the sessions in " in done.notes
+    assert done.notes.endswith(WHY)
+
+
+def test_a_chat_of_which_the_last_part_is_not_saved(chat: Chat, locked: Lock) -> None:
+    locked(2)
+    done = chat(Script(["One.", "Two."]), "first\nsecond\n")
+    assert contents(done) == ["first", "One."]
+    what, how = done.notes.split("\n")[-3:-1]
+    assert what.startswith("the last part of this conversation was not saved: the sessions in ")
+    assert how.startswith(TO_GO_ON)
+
+
+def test_what_could_not_be_saved_is_saved_at_the_end(
+    chat: Chat, locked: Lock, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, close = locked(1), EngineThread.close
+
+    def closed(thread: EngineThread) -> None:
+        close(thread)
+        other.execute("ROLLBACK")
+
+    monkeypatch.setattr(EngineThread, "close", closed)
+    done = chat(Script(["One."]), "first\n")
+    assert contents(done) == ["first", "One."]
+    assert "was not saved" not in done.notes and f"\n{TO_GO_ON}" in done.notes
+    with closing(Archive(file)) as archive:
+        assert archive.open(archive.latest() or "").origins
+
+
+def test_the_chat_with_a_screen_says_so_too(locked: Lock, file: Path) -> None:
+    async def body() -> None:
+        locked(1)
+        async with running_chat(Script(["One."]), file.parent) as opened:
+            await opened.ask("first")
+        autosave = opened.app.autosave
+        [line] = notes.last_words([], autosave.kept, autosave.failure)
+        assert line.startswith("this conversation was not saved: the sessions in ")
+
+    asyncio.run(body())
