@@ -38,7 +38,13 @@ class MessageReader:
         if self._readline:
             for message in messages():
                 if "\n" not in message:
-                    self._readline.add_history(message)
+                    self._add_history(message)
+
+    def _add_history(self, text: str) -> None:
+        """Let Up bring back a text, unless the terminal's locale cannot write it."""
+        if self._readline:
+            with suppress(UnicodeEncodeError):
+                self._readline.add_history(text)
 
     @property
     def is_begun(self) -> bool:
