@@ -16,7 +16,7 @@ from localspec.conversation.turns import Turn
 from localspec_tui.archive import Archive
 
 TESTS = Path(__file__).parents[1]
-TIMEOUT = 90.0
+TIMEOUT = 19.0
 CTRL_C, CTRL_D, CTRL_Q = b"\x03", b"\x04", b"\x11"
 _CHILD = """
 import fcntl, json, sys, termios

@@ -25,7 +25,7 @@ from localspec_tui.default_options import with_defaults
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.plain import chat as plain
-from localspec_tui.plain.message_reader import MessageReader
+from localspec_tui.plain.message_reader import MessageReader, Typed
 from localspec_tui.preferences import Preferences
 
 pty = pytest.mark.skipif(os.name == "nt", reason="there is no pty")
@@ -260,7 +260,7 @@ class Interrupted(MessageReader):
     def is_begun(self) -> bool:
         return self.begun
 
-    def read(self) -> str | None:
+    def read(self) -> Typed | None:
         raise KeyboardInterrupt
 
 

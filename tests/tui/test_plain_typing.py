@@ -33,3 +33,32 @@ def test_what_the_locale_cannot_write_is_left_out_of_the_history(tmp_path: Path)
         terminal.type(CTRL_D)
         assert terminal.wait_ended() == 0
         assert terminal.messages == ["plain"]
+
+
+def test_up_brings_messages_back_as_they_were_sent(tmp_path: Path) -> None:
+    """Also those of several lines, those of an earlier chat, and commands."""
+    messages = ["one\n\ntwo", "/three\nfour", '"""five', "six\\"]
+    saved(tmp_path, *messages)
+    env = {"TERM": "xterm"}
+    with ChatTerminal(tmp_path, plain=True, env=env, answers=[*"abcdefg"]) as terminal:
+
+        def answered(keys: str, answer: str) -> None:
+            terminal.type(keys)
+            terminal.wait_for(lambda: f"{answer}\r\n(".encode() in terminal.shown)
+
+        for answer, back in zip("abcd", (4, 4, 4, 4), strict=True):
+            answered(f"{UP * back}\r", answer)
+        assert terminal.messages == messages
+        answered('"""seven\n\neight"""\n', "e")
+        answered('/edit """nine\nten"""\n', "f")
+        answered(f"{UP * 2}\r", "g")
+        terminal.type(f"{UP * 2}\x01x\x05\r")
+        terminal.wait_for(lambda: len(terminal.messages) == 7)
+        terminal.type(CTRL_D)
+        assert terminal.wait_ended() == 0
+        assert terminal.messages == [
+            *messages,
+            "nine\nten",
+            "seven\n\neight",
+            'x/edit """nine\nten"""',
+        ]

@@ -6,33 +6,30 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 from localspec.cli.interrupt import on_interrupt
 from localspec.cli.output import Output, OutputError, write_note, write_to_stderr
 from localspec.conversation.turns import Conversation
 from localspec.drafters.spec import AUTO
-from localspec.errors import InvalidValueError, LocalspecError
+from localspec.errors import LocalspecError
 from localspec.loading.config import RuntimeConfig
 from localspec.utils.exit_codes import INTERRUPTED, SIGNALLED
 from localspec_tui import notes
 from localspec_tui.archive import Archive
-from localspec_tui.attachments import attach_files
 from localspec_tui.autosave import Autosave
-from localspec_tui.completion import objection
 from localspec_tui.default_options import with_defaults
 from localspec_tui.engine_events import ModelReady
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.interpreter import prioritize_engine
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.message_history import HISTORY_LENGTH
-from localspec_tui.plain.commands import PlainCommands
+from localspec_tui.plain.commands import PlainCommands, message_of
 from localspec_tui.plain.event_handler import PlainEventHandler
-from localspec_tui.plain.message_reader import PROMPT, MessageReader
+from localspec_tui.plain.message_reader import PROMPT, MessageReader, Typed
 from localspec_tui.plain.printer import Printer
 from localspec_tui.session_settings import SessionSettings
-from localspec_tui.slash_commands import as_message, as_typed, is_command
+from localspec_tui.slash_commands import as_typed
 
 # The signals of a `kill` and of a closed terminal, which Windows has not.
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -128,9 +125,9 @@ class PlainChat:
             write_note(f"error: {failure.error if failure else 'no model is loaded'}")
             return failure.exit_code if failure else LocalspecError.exit_code
         self._reader.remember(lambda: map(as_typed, self.archive.messages(HISTORY_LENGTH)))
-        while not self._leaves and (text := self._read()) is not None:
+        while not self._leaves and (typed := self._read()) is not None:
             self._is_stopped = False
-            self._obey(text)
+            self._obey(typed)
         return 0 if self._reader.is_terminal else self._exit_code
 
     def _open_session(self) -> None:
@@ -180,7 +177,7 @@ class PlainChat:
 
     # Messages and commands.
 
-    def _read(self) -> str | None:
+    def _read(self) -> Typed | None:
         """The next message or command; None at the end. Raises KeyboardInterrupt."""
         while True:
             try:
@@ -194,14 +191,14 @@ class PlainChat:
             finally:
                 self._is_reading = False
 
-    def _obey(self, text: str) -> None:
+    def _obey(self, typed: Typed) -> None:
         """Run a command, or send a message. Raises OutputError."""
         try:
-            # A line in front of it makes it a message.
-            if is_command(text.strip(" \t")):
-                self._commands.run(text)
-            elif text.strip():
-                self._send(text)
+            if typed.is_command:
+                self._commands.run(typed.text)
+            elif typed.text.strip():
+                self.engine_thread.send(message_of(typed.text))
+                self.work()
         except OutputError:
             raise
         except LocalspecError as error:
@@ -209,13 +206,6 @@ class PlainChat:
             self._exit_code = error.exit_code
         if failure := self._events.take_failure():
             self._exit_code = failure.exit_code
-
-    def _send(self, text: str) -> None:
-        if problem := objection(text):
-            raise InvalidValueError(problem)
-        message, _ = attach_files(as_message(text), Path.cwd())
-        self.engine_thread.send(message)
-        self.work()
 
     def _interrupted(self, _signal: int, _frame: FrameType | None) -> None:
         """Stop the answer that is being written; else, and the second time, leave."""

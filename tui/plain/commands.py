@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.conversation.window import last_question
 from localspec.errors import InvalidValueError
 from localspec.utils.format import ago
+from localspec_tui.attachments import attach_files
+from localspec_tui.completion import objection
 from localspec_tui.export import export_session
 from localspec_tui.labels import absolute, absolute_drafters, messages_text
 from localspec_tui.notes import KEY_LETTERS
@@ -42,8 +45,20 @@ PLAIN_COMMANDS: Mapping[str, str] = {
 _MOST_SESSIONS = 20
 _TEXT_LINES = (
     'A line that ends in \\ goes on in the next one, and """ begins and ends a text of several.',
+    "/edit and /system take such texts, too.",
     "@path attaches a text file, //text sends /text, and Ctrl-C stops an answer.",
 )
+
+
+def message_of(text: str) -> str:
+    """The message that a text stands for, with the files that it attaches.
+
+    Raises InvalidValueError for a file that is missing or cannot be attached.
+    """
+    if problem := objection(text):
+        raise InvalidValueError(problem)
+    message, _ = attach_files(as_message(text), Path.cwd())
+    return message
 
 
 class PlainCommands:
@@ -94,13 +109,13 @@ class PlainCommands:
             raise InvalidValueError("there is no message yet; send one first")
         if not text:
             raise InvalidValueError("/edit: say the new text of your last message behind it")
-        self._chat.engine_thread.edit(last_question(turns), as_message(text))
+        self._chat.engine_thread.edit(last_question(turns), message_of(text))
         self._chat.work()
 
     def _system(self, text: str) -> None:
         """Set the system prompt. text: empty shows it."""
         if text:
-            self._chat.system = None if text in ('""', "''") else text
+            self._chat.system = None if text in ('""', "''") else as_message(text)
             self._chat.engine_thread.set_system(self._chat.system)
             self._chat.work()
         self._chat.printer.note(f"system prompt: {self._chat.system or 'none'}")

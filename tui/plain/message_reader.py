@@ -6,12 +6,22 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import ModuleType
+from typing import NamedTuple
 
 from localspec.cli.output import write_to_stderr
 from localspec_tui.slash_commands import as_typed, is_command
 
 PROMPT, FURTHER = "> ", ". "
 _QUOTES = '"""'
+# Commands that a text of several lines may follow.
+TEXT_COMMANDS = ("/edit", "/system")
+
+
+class Typed(NamedTuple):
+    """A message, as the chat's text box would have it, or a command."""
+
+    text: str
+    is_command: bool = False
 
 
 class MessageReader:
@@ -27,7 +37,8 @@ class MessageReader:
         # `input` edits lines only so, and would write the prompt among the answers else.
         self._edits = self.is_terminal and sys.stdout.isatty()
         self._readline = _readline() if self._edits else None
-        self._has_lines = self._is_first = False
+        self._has_lines = False
+        self._newest = ""
         if isinstance(sys.stdin, io.TextIOWrapper):
             # As files on Windows are written, too; a terminal has an encoding of its own.
             encoding = sys.stdin.encoding if self.is_terminal else "utf-8-sig"
@@ -37,29 +48,41 @@ class MessageReader:
         """Let Up bring back these messages, the last one first."""
         if self._readline:
             for message in messages():
-                if "\n" not in message:
-                    self._add_history(message)
-
-    def _add_history(self, text: str) -> None:
-        """Let Up bring back a text, unless the terminal's locale cannot write it."""
-        if self._readline:
-            with suppress(UnicodeEncodeError):
-                self._readline.add_history(text)
+                self._add_history(_as_line(message))
 
     @property
     def is_begun(self) -> bool:
         """Whether a part of a message was typed when the last `read` was interrupted."""
         return self._has_lines or bool(self._readline and self._readline.get_line_buffer())
 
-    def read(self) -> str | None:
-        """The next message or command, as the chat's text box would have it; None at the end.
-
-        Raises KeyboardInterrupt.
-        """
+    def read(self) -> Typed | None:
+        """The next message or command; None at the end. Raises KeyboardInterrupt."""
         self._has_lines = False
         line = self._line(PROMPT)
-        if line is None or is_command(line):
-            return line
+        if line is None:
+            return None
+        name, _, rest = line.strip(" \t").partition(" ")
+        if name in TEXT_COMMANDS and ("\n" not in rest or rest.lstrip().startswith(_QUOTES)):
+            text = self._text(rest)
+            written = _as_line(text, is_quoted="\n" in text)
+            self._add_history(f"{name} {written}")
+            return Typed(f"{name} {text}", is_command=True)
+        if is_command(line.strip(" \t")):
+            self._add_history(line)
+            return Typed(line, is_command=True)
+        text = self._text(line)
+        self._add_history(_as_line(text))
+        return Typed(text)
+
+    def _add_history(self, line: str) -> None:
+        """Let Up bring back what was typed, unless the terminal's locale cannot write it."""
+        if self._readline and line.strip() and line != self._newest:
+            self._newest = line
+            with suppress(UnicodeEncodeError):
+                self._readline.add_history(line)
+
+    def _text(self, line: str) -> str:
+        """The text that begins with this line, as the chat's text box would have it."""
         begun = line.lstrip()
         if begun.startswith(_QUOTES):
             return as_typed(self._block(begun.removeprefix(_QUOTES)))
@@ -102,6 +125,13 @@ class MessageReader:
         return line.removesuffix("\n").encode("utf-8", "replace").decode()
 
 
+def _as_line(text: str, *, is_quoted: bool = False) -> str:
+    """What is typed for a text at once: between quotes where it would be something else."""
+    is_quoted |= text.lstrip().startswith(_QUOTES) or text.endswith("\\")
+    is_quoted |= text.startswith("/") and "\n" in text
+    return f"{_QUOTES}{text}{_QUOTES}" if is_quoted else text
+
+
 def _readline() -> ModuleType | None:
     """The module that edits lines; None where there is none, or the terminal has no cursor."""
     if os.environ.get("TERM") == "dumb":
@@ -109,5 +139,7 @@ def _readline() -> ModuleType | None:
     with suppress(ImportError):
         import readline
 
+        # The lines of a message come back as one.
+        readline.set_auto_history(False)
         return readline
     return None
