@@ -38,3 +38,17 @@ def test_an_edit_attaches_files(
     done = chat(Script(["a", "b"]), "first\n/edit see @gone.txt\n/edit see @notes.txt\n")
     assert done.notes.count("(there is no file gone.txt in ") == 1
     assert "what is in it" in contents(done)[0] and contents(done)[1] == "b"
+
+
+def test_the_last_answer_is_shown_as_it_was_written(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fakes.scripted._BYTES_PER_TOKEN", 3)
+    chat(Script(["<think>\nHm.\n</think>\n\nYes."]), "a\n")
+    shown = "> a\n(reasoning)\nHm.\n(answer)\nYes.\n(loading "
+    cut = {"max_tokens": 4}
+    done = chat(Script(["<think>\nLet me see"]), "b\n", latest=True, sampling=cut)
+    assert shown in done.notes and done.turns[-1].content == ""
+    done = chat(Script(), "", latest=True)
+    line = "(cut off: the limit of tokens was reached)"
+    assert f"> b\n(reasoning)\nLet\n{line}\n" in done.notes.replace("Let \n", "Let\n")

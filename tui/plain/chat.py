@@ -26,8 +26,8 @@ from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.message_history import HISTORY_LENGTH
 from localspec_tui.plain.commands import PlainCommands, message_of
 from localspec_tui.plain.event_handler import PlainEventHandler
-from localspec_tui.plain.message_reader import PROMPT, MessageReader, Typed
-from localspec_tui.plain.printer import Printer
+from localspec_tui.plain.message_reader import MessageReader, Typed
+from localspec_tui.plain.printer import Printer, as_shown
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.slash_commands import as_typed
 
@@ -140,8 +140,7 @@ class PlainChat:
             self.system = session.system if self.system is None else self.system
             self.printer.note(f"going on with: {session.title}")
             for turn in conversation.turns[-2:]:
-                prompt = PROMPT if turn.role == "user" else ""
-                self.printer.lines(f"{prompt}{turn.content}\n")
+                self.printer.lines(as_shown(turn))
         self.engine_thread.reset(conversation, self.system)
 
     def _load(self) -> bool:

@@ -1,9 +1,25 @@
 """Printer: writes a plain chat as lines of text, with no colours and no movement of the cursor."""
 
 from localspec.cli.output import Output, write_to_stderr
+from localspec.conversation.turns import Turn
 from localspec.utils.format import one_line, without_controls
+from localspec_tui.export import INCOMPLETE
+from localspec_tui.plain.message_reader import PROMPT
 
 REASONING, ANSWER = "(reasoning)\n", "(answer)\n"
+
+
+def as_shown(turn: Turn) -> str:
+    """A turn of an earlier chat, as it was typed or written there."""
+    if turn.role == "user":
+        return f"{PROMPT}{turn.content}\n"
+    thought, said = turn.thought.removesuffix("\n"), turn.content.removesuffix("\n")
+    parts = [f"{REASONING}{thought}"] if thought else []
+    if said:
+        parts.append(f"{ANSWER}{said}" if thought else said)
+    if how := INCOMPLETE.get(turn.stop_reason):
+        parts.append(f"({how})")
+    return "".join(f"{part}\n" for part in parts)
 
 
 class Printer:
