@@ -184,9 +184,8 @@ def _is_given(option: str) -> bool:
 
 
 def _is_dumb() -> bool:
-    """Whether a user types at a terminal that has no cursor to move."""
-    is_typed = sys.stdin is not None and sys.stdin.isatty()
-    return _SERVED not in os.environ and os.environ.get("TERM") == "dumb" and is_typed
+    """Whether the terminal has no cursor to move."""
+    return _SERVED not in os.environ and os.environ.get("TERM") == "dumb"
 
 
 def _require_streams(plain: bool) -> None:

@@ -46,6 +46,7 @@ def refused(*arguments: str) -> str:
 def test_without_a_terminal_the_error_is_one_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "localspec", "chat"],
+        env={**os.environ, "TERM": "xterm"},
         capture_output=True,
         text=True,
         check=False,
@@ -117,6 +118,19 @@ def test_the_chat_is_plain_where_it_is_asked_for_or_the_terminal_is_dumb(
     # Python's editing of lines asks terminals that can to mark what is pasted.
     assert "\x1b" not in re.sub(r"\x1b\[\?2004[hl]", "" if option else "\\g<0>", shown)
     assert "Traceback" not in shown
+
+
+def test_the_chat_is_plain_too_where_a_pipe_is_read_and_term_is_dumb() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "localspec", "chat", "--ctx", "256", "--private"],
+        env={**os.environ, "TERM": "dumb"},
+        capture_output=True,
+        text=True,
+        check=False,
+        input="/nonsense\n",
+    )
+    assert done.returncode == 2 and "there is no command /nonsense" in done.stderr
+    assert "(TERM is dumb, so this is the chat of --plain)" in done.stderr
 
 
 @pty

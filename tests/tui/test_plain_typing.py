@@ -62,3 +62,18 @@ def test_up_brings_messages_back_as_they_were_sent(tmp_path: Path) -> None:
             "seven\n\neight",
             'x/edit """nine\nten"""',
         ]
+
+
+def test_a_line_that_the_terminal_may_have_cut_is_a_note(tmp_path: Path) -> None:
+    env = {"TERM": "dumb"}
+    with ChatTerminal(tmp_path, plain=True, env=env, answers=["One.", "Two."]) as terminal:
+        terminal.type(f"{'x' * 4094}\n")
+        terminal.wait_for(lambda: b"One.\r\n(" in terminal.shown)
+        assert b"bytes in one line" not in terminal.shown
+        for piece in ("y" * 3000, "y" * 1500, "\n"):
+            terminal.type(piece)
+        terminal.wait_for(lambda: b"Two.\r\n(" in terminal.shown)
+        assert b"\n(a terminal takes 4,095 bytes in one line: " in terminal.shown
+        terminal.type(CTRL_D)
+        assert terminal.wait_ended() == 0
+        assert terminal.messages == ["x" * 4094, "y" * 4095]

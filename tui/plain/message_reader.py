@@ -13,6 +13,8 @@ from localspec_tui.slash_commands import as_typed, is_command
 
 PROMPT, FURTHER = "> ", ". "
 _QUOTES = '"""'
+# Bytes that a terminal takes in one line, where readline does not edit it (N_TTY_BUF_SIZE).
+_LONGEST_TYPED = 4095
 # Commands that a text of several lines may follow.
 TEXT_COMMANDS = ("/edit", "/system")
 
@@ -105,6 +107,16 @@ class MessageReader:
             lines[-1] = lines[-1].rstrip().removesuffix(_QUOTES)
         return "\n".join(lines).strip("\n")
 
+    def _note_cut(self, line: str) -> None:
+        """Say that the terminal, which edits this line, takes no longer one."""
+        size = len(line.removesuffix("\n").encode(sys.stdin.encoding, "replace"))
+        if size >= _LONGEST_TYPED:
+            write_to_stderr(
+                f"(a terminal takes {size:,} bytes in one line: what was typed behind them is "
+                'lost; end a line earlier with \\, begin the text with """, or attach a file '
+                "with @path)\n"
+            )
+
     def _line(self, prompt: str) -> str | None:
         """The next line; None at the end."""
         if self._edits:
@@ -121,6 +133,8 @@ class MessageReader:
                 write_to_stderr("\n")
                 return None
         self._has_lines = True
+        if self.is_terminal and not self._readline:
+            self._note_cut(line)
         # What is typed may be no text in the terminal's encoding.
         return line.removesuffix("\n").encode("utf-8", "replace").decode()
 
