@@ -1,5 +1,6 @@
 """Engine threads with scripted engines and with the bundled pair; an empty archive."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -86,6 +87,13 @@ def no_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_TTY", "/dev/null")
     for name in ("SSH_CONNECTION", "DISPLAY", "WAYLAND_DISPLAY", "TMUX"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def terminal_with_a_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where TERM is dumb, the chat is the plain one."""
+    if os.environ.get("TERM") == "dumb":
+        monkeypatch.setenv("TERM", "xterm-256color")
 
 
 @pytest.fixture
