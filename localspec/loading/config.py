@@ -26,6 +26,7 @@ from localspec.memory.kv_types import (
     names_of,
     needs_flash_attention,
     require_fits,
+    shortest,
 )
 from localspec.utils.cores import performance_cores
 
@@ -81,8 +82,9 @@ class RuntimeConfig:
             value = getattr(self, name)
             if value is not None:
                 require(name, value, least, most)
-        self._require_possible("kv_type", self.kv_type)
-        self._require_possible("drafter_kv_type", self.drafter_kv_type)
+        for name in ("kv_type", "drafter_kv_type"):
+            object.__setattr__(self, name, shortest(getattr(self, name), name))
+            self._require_possible(name, getattr(self, name))
 
     @classmethod
     def of(
@@ -169,8 +171,9 @@ class RuntimeConfig:
         kv_type: None: the target's type. texts to ubatch: see Context. Raises
         OutOfMemoryError before anything is allocated if it does not fit in memory.
         """
+        setting = "drafter_kv_type" if kv_type else "kv_type"
         kv_type = kv_type or self.kv_type
-        require_fits(kv_type, header, model.path.name)
+        require_fits(kv_type, header, model.path.name, setting)
         self._require_room(header, model, n_ctx, kv_type, texts=texts)
         return single_sequence(
             model,
@@ -201,7 +204,7 @@ class RuntimeConfig:
         """
         # The last token of a text can be drafted with the rest of its block.
         n_ctx = target.n_ctx + (head.block.size if head.block else 0)
-        require_fits(kv_type, header, model.path.name)
+        require_fits(kv_type, header, model.path.name, "drafter_kv_type")
         self._require_room(header, model, n_ctx, kv_type, texts=texts, mtp=head.kind == MTP)
         options: dict[str, Any] = {
             "target": target.context,
@@ -233,15 +236,17 @@ class RuntimeConfig:
             estimate.require_room(header, model.path.name, n_ctx, kv_type, texts=texts, mtp=mtp)
 
     def _require_possible(self, name: str, kv_type: str) -> None:
-        keys, _ = names_of(kv_type)
         if self.reproducible and is_quantised(kv_type):
             raise InvalidValueError(
-                f"{name} {kv_type} needs flash attention, and reproducible turns it off; use f16"
+                f"{name} {kv_type} goes with flash attention, and reproducible turns it off; "
+                "use f16"
             )
+        keys, _ = names_of(kv_type)
         if self.flash is False and needs_flash_attention(kv_type):
             raise InvalidValueError(
                 f"{name} {kv_type} needs flash attention for its values, and "
-                f"flash_attention=False (--flash-attn off) turns it off; use f16 or {keys}/f16"
+                f"flash_attention=False (--flash-attn off) turns it off; use "
+                f"{'f16' if keys == 'f16' else f'f16 or {keys}/f16'}"
             )
 
 

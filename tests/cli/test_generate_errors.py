@@ -116,6 +116,7 @@ def files(tmp_path_factory: pytest.TempPathFactory, drafter_path: Path) -> dict[
         (["--stop", ""], 2, "a stop string is empty"),
         (["--seed", "-1"], 2, "--seed is -1"),
         (["--ctx", "1"], 2, "--ctx is 1; it must be at least 2"),
+        (["--draft-kv-type", "f16/x"], 2, "--draft-kv-type is 'f16/x'; choose one of"),
         (["--ctx", "5"], 2, r"the prompt has \d+ tokens and the context holds 5; .* --ctx"),
         (["--no-such-option"], 2, "No such option"),
         (["one", "too", "many"], 2, "unexpected extra argument"),
