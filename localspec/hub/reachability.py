@@ -8,19 +8,27 @@ import errno
 import os
 import selectors
 import socket
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
+from threading import Lock, Timer
 from time import monotonic
 from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from huggingface_hub import constants
+from huggingface_hub import constants, get_session, set_client_factory
 
-from localspec.hub.error_messages import SILENT, unreachable
+from localspec.hub.error_messages import SILENT, httpx, unreachable
+from localspec.hub.retry import SILENCE
+from localspec.utils.progress import report_progress
 
 # Seconds for all addresses together: each gets a packet at once, after one second and after three.
 _PATIENCE = 5.0
+# What connecting over IPv6 may take longer than over IPv4, in seconds, before it is left out.
+_HEAD_START = 0.3
+_ANY_IPV4 = "0.0.0.0"
+_switching, _only_ipv4 = Lock(), False
 _PORTS = {"http": 80, "https": 443}
 # What connecting without waiting returns where it has not failed.
 _BEGUN = (0, errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLOCK", 0))
@@ -52,6 +60,20 @@ def require_answer(server: str | None = None) -> None:
         raise unreachable(url.netloc.rpartition("@")[2], SILENT)
 
 
+@contextmanager
+def silence_told(host: str) -> Iterator[None]:
+    """Report as progress that a server sends nothing, where the block takes that long."""
+    context = copy_context()
+    say = f"nothing has come from {host} for {SILENCE:.0f} s"
+    timer = Timer(SILENCE, context.run, [report_progress, say])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _has_proxy(scheme: str, host: str) -> bool:
     return not getproxies().keys().isdisjoint({scheme, "all"}) and not proxy_bypass(host)
 
@@ -61,7 +83,19 @@ def _all_silent(found: Sequence[_Address], seconds: float) -> bool:
 
     Where each of them refuses at once, the HTTP client learns the reason as fast.
     """
-    until = monotonic() + seconds
+    with _connecting(found) as pending:
+        for connected in _connected(pending, seconds):
+            if connected.family == socket.AF_INET and _has_ipv6(pending):
+                others = _connected(pending, _HEAD_START)
+                if not any(each.family == socket.AF_INET6 for each in others):
+                    _leave_out_ipv6()
+            return False
+        return bool(pending.get_map())
+
+
+@contextmanager
+def _connecting(found: Sequence[_Address]) -> Iterator[selectors.BaseSelector]:
+    """Begin a connection to each address; yield what tells when one of them ends."""
     with ExitStack() as opened, selectors.DefaultSelector() as pending:
         for family, address in found:
             try:
@@ -71,9 +105,39 @@ def _all_silent(found: Sequence[_Address], seconds: float) -> bool:
             connection.setblocking(False)
             if connection.connect_ex(address) in _BEGUN:
                 pending.register(connection, selectors.EVENT_WRITE)
-        while pending.get_map() and (left := until - monotonic()) > 0:
-            for key, _ in pending.select(left):
-                ended = pending.unregister(key.fileobj).fileobj
-                if not cast(socket.socket, ended).getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                    return False
-        return bool(pending.get_map())
+        yield pending
+
+
+def _connected(pending: selectors.BaseSelector, seconds: float) -> Iterator[socket.socket]:
+    """Yield connections as they are accepted within these seconds, until none is pending."""
+    until = monotonic() + seconds
+    while pending.get_map() and (left := until - monotonic()) > 0:
+        for key, _ in pending.select(left):
+            ended = cast(socket.socket, pending.unregister(key.fileobj).fileobj)
+            if not ended.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                yield ended
+
+
+def _has_ipv6(pending: selectors.BaseSelector) -> bool:
+    connections = (cast(socket.socket, key.fileobj) for key in pending.get_map().values())
+    return any(each.family == socket.AF_INET6 for each in connections)
+
+
+def _leave_out_ipv6() -> None:
+    """Let huggingface_hub's client connect over IPv4 alone, for the rest of this process.
+
+    It tries the addresses of IPv6 first, each for its whole time-out: minutes, where the packets to
+    them are dropped and those over IPv4 are not.
+    """
+    global _only_ipv4
+    with _switching:
+        if _only_ipv4 or not getproxies().keys().isdisjoint({*_PORTS, "all"}):
+            return
+        _only_ipv4 = True
+        hooks = get_session().event_hooks
+        over_ipv4 = {"all://": httpx.HTTPTransport(local_address=_ANY_IPV4)}
+        set_client_factory(
+            lambda: httpx.Client(
+                event_hooks=hooks, follow_redirects=True, timeout=None, mounts=over_ipv4
+            )
+        )
