@@ -98,6 +98,8 @@ class _Workers:
         self._arrivals = Arrivals()
         # By file: the latest report of its transfer, and when it came.
         self._latest: dict[tuple[str, str], tuple[FileProgress, float]] = {}
+        # Files of which it was said that nothing comes.
+        self._told_silent: set[tuple[str, str]] = set()
         for file in wanted:
             self._waiting.put(file)
         # Daemons, because a thread that waits for a silent server must not keep the process alive.
@@ -117,17 +119,22 @@ class _Workers:
                 message = self._messages.get(timeout=_REPORT_INTERVAL)
                 if isinstance(message, BaseException):
                     raise message
-                self._latest[message.repository, message.file] = message, monotonic()
+                key = message.repository, message.file
+                self._latest[key] = message, monotonic()
+                if message.state == "fetching":
+                    self._told_silent.discard(key)
                 report(message)
                 self._unfinished -= message.state == "done"
             for silent in self._silent():
                 report(silent)
 
     def _silent(self) -> Iterator[FileProgress]:
-        """Yield the files whose server has just become silent, once for each silence."""
+        """Yield the files whose server has just become silent; the first time with a reason."""
         for key, (progress, since) in self._latest.items():
             if progress.state in _SERVER and monotonic() - since >= SILENCE:
-                why = f"nothing has come from the server for {SILENCE:.0f} s"
+                told = key in self._told_silent
+                why = "" if told else f"nothing has come from the server for {SILENCE:.0f} s"
+                self._told_silent.add(key)
                 silent = replace(progress, state="silent", reason=why)
                 self._latest[key] = silent, since
                 yield silent

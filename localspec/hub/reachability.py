@@ -38,7 +38,8 @@ _Address = tuple[int, tuple[Any, ...]]
 def require_answer(server: str | None = None) -> None:
     """Raise HubError where a server has no address, or where none of them answers.
 
-    server: its address; None is the Hub's. An address that refuses does answer. A server behind a
+    server: its address; None is the Hub's, whose addresses of IPv6 are left out from then on where
+    they alone drop packets. An address that refuses does answer. A server behind a
     proxy is not tried, and what is no address is left to the HTTP client.
     """
     try:
@@ -56,8 +57,12 @@ def require_answer(server: str | None = None) -> None:
     # The time that a user has set is kept.
     own = "HF_HUB_ETAG_TIMEOUT" in os.environ or asked != constants.DEFAULT_ETAG_TIMEOUT
     seconds = float(asked) if own else _PATIENCE
-    if _all_silent([(family, address) for family, _, _, _, address in found], seconds):
+    addresses = [(family, address) for family, _, _, _, address in found]
+    if _all_silent(addresses, seconds):
         raise unreachable(url.netloc.rpartition("@")[2], SILENT)
+    # Of the Hub alone: later, other threads use the client.
+    if server is None and not _only_ipv4 and _drops_ipv6(addresses):
+        _leave_out_ipv6()
 
 
 @contextmanager
@@ -84,13 +89,19 @@ def _all_silent(found: Sequence[_Address], seconds: float) -> bool:
     Where each of them refuses at once, the HTTP client learns the reason as fast.
     """
     with _connecting(found) as pending:
-        for connected in _connected(pending, seconds):
-            if connected.family == socket.AF_INET and _has_ipv6(pending):
-                others = _connected(pending, _HEAD_START)
-                if not any(each.family == socket.AF_INET6 for each in others):
-                    _leave_out_ipv6()
+        if next(_connected(pending, seconds), None):
             return False
         return bool(pending.get_map())
+
+
+def _drops_ipv6(found: Sequence[_Address]) -> bool:
+    """Whether addresses of IPv6 are silent for longer than one of IPv4 needs."""
+    if len({family for family, _ in found}) < 2:
+        return False
+    with _connecting(found) as pending:
+        families = [each.family for each in _connected(pending, _HEAD_START)]
+        silent = {cast(socket.socket, key.fileobj).family for key in pending.get_map().values()}
+    return socket.AF_INET6 in silent and {*families} == {socket.AF_INET}
 
 
 @contextmanager
@@ -116,11 +127,6 @@ def _connected(pending: selectors.BaseSelector, seconds: float) -> Iterator[sock
             ended = cast(socket.socket, pending.unregister(key.fileobj).fileobj)
             if not ended.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 yield ended
-
-
-def _has_ipv6(pending: selectors.BaseSelector) -> bool:
-    connections = (cast(socket.socket, key.fileobj) for key in pending.get_map().values())
-    return any(each.family == socket.AF_INET6 for each in connections)
 
 
 def _leave_out_ipv6() -> None:

@@ -98,6 +98,17 @@ def test_a_storage_that_falls_silent_is_told_once(hub: Hub, client: pytest.Monke
     assert states[:5] == ["asking", "fetching", "silent", "fetching", "silent"]
 
 
+def test_a_storage_that_stays_silent_is_told_once(hub: Hub, client: pytest.MonkeyPatch) -> None:
+    client.setattr("localspec.hub.download.SILENCE", 0.3)
+    client.setattr("localspec.hub.retry.MAX_RETRIES", 2)
+    client.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)
+    model, told = look_up(SNAKE), list[FileProgress]()
+    with mute() as hub.cdn, pytest.raises(HubError, match="does not answer; try again later"):
+        download([model], told.append, lambda: False)
+    silent = [each.reason for each in told if each.state == "silent"]
+    assert silent == ["nothing has come from the server for 0 s", "", ""]
+
+
 def test_a_hub_that_sends_nothing_is_told(client: pytest.MonkeyPatch) -> None:
     client.setattr("localspec.hub.reachability.SILENCE", 0.2)
     client.setattr("localspec.hub.retry.MAX_RETRIES", 1)

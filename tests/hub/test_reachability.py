@@ -13,7 +13,7 @@ from fakes.hub import Hub
 from fakes.hub_client import asking, fetch, why_not
 from fakes.hub_repo import Repo
 from fakes.pycode import PYCODE
-from huggingface_hub import constants, set_client_factory
+from huggingface_hub import constants, get_session, set_client_factory
 from huggingface_hub.utils._http import default_client_factory
 
 from localspec.errors import HubError
@@ -131,6 +131,19 @@ def test_ipv6_that_answers_stays(client: pytest.MonkeyPatch, hub: Hub) -> None:
         resolving(client, HERE, IPV6)
         require_answer()
     assert not reachability._only_ipv4
+
+
+@linux
+@pytest.mark.usefixtures("silent_ipv6")
+def test_a_storage_changes_nothing_for_those_who_use_the_client(
+    client: pytest.MonkeyPatch, hub: Hub
+) -> None:
+    resolving(client, IPV6, HERE)
+    before = get_session()
+    require_answer(hub.endpoint.replace(HERE, "blocked.test"))
+    assert get_session() is before and not before.is_closed
+    require_answer()
+    assert get_session() is not before
 
 
 @linux
