@@ -122,12 +122,12 @@ def about(member: Member) -> str:
 
 def remove_outdated(members: Sequence[Member]) -> Iterator[str]:
     """Delete what no download continues, because the Hub has replaced it; yield what to tell."""
-    for remote in (member.remote for member in members if member.remote):
-        name, hashes = remote.repository, {file.etag for file in remote.files}
-        if freed := removal.remove_outdated(name.id, str(name), hashes):
+    hashes = {each.remote.repository.id: each.remote.hashes for each in members if each.remote}
+    for repository, current in hashes.items():
+        if freed := removal.remove_outdated(repository, current):
             yield (
-                f"{name}: {format_bytes(freed)} of an interrupted download were deleted, because "
-                "the Hub has replaced the file since"
+                f"{repository}: {format_bytes(freed)} of an interrupted download were deleted, "
+                "because the Hub has replaced the file since"
             )
 
 

@@ -57,14 +57,15 @@ class RemoteModel:
     """A model as its repository on the Hub has it now.
 
     repository: with the quantisation that was chosen. commit: the hash of main. names: the paths
-    of its files in the repository; files: the same files, in the same order. new_name: of a
-    repository that was renamed since it got this one.
+    of its files in the repository; files: the same files, in the same order. hashes: of all files
+    of the repository. new_name: of a repository that was renamed since it got this one.
     """
 
     repository: Repository
     commit: str
     names: ModelFiles
     files: tuple[RemoteFile, ...]
+    hashes: frozenset[str]
     new_name: str | None = None
 
     @property
@@ -104,7 +105,8 @@ class RemoteRepository:
 
     def _described(self, chosen: Repository, names: ModelFiles) -> RemoteModel:
         files = tuple(_remote_file(self.siblings[path], self.id) for path in names.paths)
-        return RemoteModel(chosen, self.commit, names, files, self.new_name)
+        hashes = frozenset(map(_hash, self.siblings.values()))
+        return RemoteModel(chosen, self.commit, names, files, hashes, self.new_name)
 
 
 def look_up(wanted: Repository) -> RemoteModel:
@@ -180,6 +182,10 @@ def _name_in(names: ModelFiles, quant: str | None) -> str | None:
     """
     by_path = quant and (quant.lower().endswith(".gguf") or names.first.startswith(f"{quant}/"))
     return quant if by_path else names.quant or quant
+
+
+def _hash(sibling: RepoSibling) -> str:
+    return (sibling.lfs and sibling.lfs.sha256) or sibling.blob_id or ""
 
 
 def _remote_file(sibling: RepoSibling, repository: str) -> RemoteFile:

@@ -93,15 +93,15 @@ def remove(planned: RemovalPlan) -> None:
         ) from error
 
 
-def remove_outdated(repository: str, model: str, current: Collection[str]) -> int:
-    """Delete partial files of a model that the Hub has replaced since; return their bytes.
+def remove_outdated(repository: str, current: Collection[str]) -> int:
+    """Delete partial files of contents that the Hub has no longer; return their bytes.
 
-    No download continues them. model: its name, as `record_download` got it. current: the hashes of
-    its files on the Hub now. What another process holds stays.
+    No download continues them. current: the hashes of all files of the repository on the Hub now.
+    What another process holds stays.
     """
     freed, locks = 0, _locks(repository)
     for part in partial_files(repository):
-        if part.model != model or part.blob in current or not part.resumable:
+        if part.blob in current or not part.resumable:
             continue
         with suppress(OSError), WeakFileLock(locks / f"{part.blob}.lock", timeout=_MOMENT):
             size = part.size

@@ -1,5 +1,6 @@
 """`localspec pull` of what is here already, and has changed on the Hub since."""
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -57,13 +58,17 @@ def test_what_was_begun_and_is_replaced_is_deleted_and_said(
         wait_for(lambda: any(part.stat().st_size > 10**6 for part in parts(shell)))
         process.kill()
     hub.faults.bytes_per_second = None
-    hub.repos[SNAKE].push({FILE: mended})
+    hub.repos[SNAKE].push({FILE: mended, "snake-Q2_K.gguf": DRAFTER})
     (begun,) = parts(shell)
+    # What the Hub still has is kept, whoever wants it.
+    small = hashlib.sha256(DRAFTER.read_bytes()).hexdigest()
+    kept = begun.with_name(f"{small}.localspec.incomplete")
+    kept.write_bytes(DRAFTER.read_bytes()[:1000])
     assert "deleted" not in pull(shell, "--dry-run")[1] and begun.exists()
     path, said = pull(shell)
-    told = rf"{SNAKE}:Q8_0: [\d.]+ MB of an interrupted download were deleted, because the Hub has"
+    told = rf"{SNAKE}: [\d.]+ MB of an interrupted download were deleted, because the Hub has"
     assert re.search(told, said) and path.read_bytes() == mended.read_bytes()
-    assert not parts(shell)
+    assert parts(shell) == [kept]
 
 
 def parts(shell: Shell) -> list[Path]:

@@ -19,6 +19,7 @@ MODEL = RemoteModel(
     "1" * 40,
     ModelFiles(("a.gguf",)),
     (RemoteFile("a.gguf", 10, "a" * 64, ""),),
+    frozenset(),
 )
 HAPPENED: list[tuple[TransferState, int, str]] = [
     ("asking", 0, ""),
