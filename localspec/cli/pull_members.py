@@ -147,7 +147,7 @@ def record_names(name: str, members: Sequence[Member]) -> None:
     """
     for remote in (member.remote for member in members):
         if remote and remote.new_name:
-            store.record_rename(remote.repository.id, remote.new_name)
+            store.record_alias(remote.new_name, remote.repository.id)
     wanted, model = _reference(name), members[0].remote
     if isinstance(wanted, Repository) and wanted.quant is None and model:
         store.record_choice(wanted.id, model.names.first)

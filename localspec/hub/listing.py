@@ -11,6 +11,7 @@ from huggingface_hub.utils import build_hf_headers
 
 from localspec.errors import HubError
 from localspec.gguf.files import ModelFiles, choose_model
+from localspec.hub import store
 from localspec.hub.error_messages import (
     endpoint_name,
     explain,
@@ -132,6 +133,8 @@ def list_files(wanted: Repository) -> RemoteRepository:
     # The Hub takes names in any case; under another name it answers for one that was renamed.
     if found.id.lower() == wanted.id.lower():
         return RemoteRepository(found.id, found.sha or "", siblings)
+    if store.folder_of(found.id).is_dir() and not store.folder_of(wanted.id).is_dir():
+        store.record_alias(wanted.id, found.id)
     return RemoteRepository(wanted.id, found.sha or "", siblings, found.id)
 
 

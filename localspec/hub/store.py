@@ -178,22 +178,22 @@ def spelled(repository: str) -> str:
 def _spellings(repository: str) -> list[str]:
     """Return the names in the cache that differ in capitals only, the given one first.
 
-    Then those that the repository had before it was renamed.
+    Then those of `record_alias`.
     """
-    former = stored(_rename_file(repository), str)
-    known = [name for name in (repository.lower(), former) if name]
+    alias = stored(_alias_file(repository), str)
+    known = [name for name in (repository.lower(), alias) if name]
     found = [name for name in repositories() if name.lower() in known]
     order = {name: (known.index(name.lower()), name != repository) for name in found}
     return sorted(found, key=lambda name: order[name]) or [repository]
 
 
-def record_rename(old: str, new: str) -> None:
-    """Record that a repository that is here under its old name has a new one on the Hub."""
-    try_to_store(_rename_file(new), old.lower())
+def record_alias(name: str, here: str) -> None:
+    """Record that a name means the repository that is here as another one: the Hub renamed it."""
+    try_to_store(_alias_file(name), here.lower())
 
 
-def _rename_file(new: str) -> Path:
-    return cache_file("renamed", [new.lower()])
+def _alias_file(name: str) -> Path:
+    return cache_file("aliases", [name.lower()])
 
 
 def _folder_named(repository: str) -> Path:

@@ -71,6 +71,15 @@ def test_what_was_begun_and_is_replaced_is_deleted_and_said(
     assert parts(shell) == [kept]
 
 
+def test_a_former_name_finds_what_came_under_the_new_one(shell: Shell, hub: Hub) -> None:
+    path, _ = pull(shell)
+    hub.renamed["zoo/adder-gguf"] = SNAKE
+    done = shell.pull("zoo/adder-GGUF:Q8_0", "--drafter", "none")
+    assert f"zoo/adder-GGUF is called {SNAKE} on the Hub now" in done.err
+    assert Path(done.out.strip()) == path and hub.sent == SIZE
+    assert shell("show", "zoo/adder-GGUF").code == 0
+
+
 def parts(shell: Shell) -> list[Path]:
     return [*shell.cache.glob("models--*/blobs/*.incomplete")]
 

@@ -71,7 +71,7 @@ def test_a_disk_that_ignores_capitals_says_how_a_repository_is_written_on_it(
 
 def test_a_renamed_repository_is_found_by_both_names(disk: HubDisk) -> None:
     eight = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
-    store.record_rename(REPO, "zoo/Large-GGUF")
+    store.record_alias("zoo/Large-GGUF", REPO)
     for id in ("zoo/Large-GGUF", "ZOO/large-gguf", REPO):
         assert locate(id) == eight / "tiny-Q8_0.gguf" and store.spelled(id) == REPO
     own = disk.add("zoo/Large-GGUF", {"large-Q4_0.gguf": b"four"})
