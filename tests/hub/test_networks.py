@@ -6,7 +6,7 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,24 +44,26 @@ def client(hub: Hub, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
 
 
 @contextmanager
-def mute() -> Iterator[str]:
-    """A server that takes every connection and sends nothing; its address."""
-    taken: list[socket.socket] = []
+def serving(answer: bytes = b"") -> Iterator[str]:
+    """A server that takes every connection and sends this answer, or nothing; its address."""
+    taken, over = list[socket.socket](), threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.05)
 
         def take() -> None:
-            try:
-                while True:
+            while not over.is_set():
+                with suppress(TimeoutError):
                     taken.append(server.accept()[0])
-            except OSError:
-                return
+                    if answer:
+                        taken[-1].recv(65536)
+                        taken[-1].sendall(answer)
 
         thread = threading.Thread(target=take)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.getsockname()[1]}"
         finally:
-            server.shutdown(socket.SHUT_RDWR)
+            over.set()
             thread.join()
             for each in taken:
                 each.close()
@@ -73,7 +75,7 @@ def test_a_storage_that_sends_nothing_is_told_while_it_is_asked_on(
     client.setattr("localspec.hub.download.SILENCE", 0.3)
     client.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 2)
     model, told = look_up(SNAKE), list[FileProgress]()
-    with mute() as hub.cdn:
+    with serving() as hub.cdn:
 
         def hear(progress: FileProgress) -> None:
             told.append(progress)
@@ -103,7 +105,7 @@ def test_a_storage_that_stays_silent_is_told_once(hub: Hub, client: pytest.Monke
     client.setattr("localspec.hub.retry.MAX_RETRIES", 2)
     client.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)
     model, told = look_up(SNAKE), list[FileProgress]()
-    with mute() as hub.cdn, pytest.raises(HubError, match="does not answer; try again later"):
+    with serving() as hub.cdn, pytest.raises(HubError, match="does not answer; try again later"):
         download([model], told.append, lambda: False)
     silent = [each.reason for each in told if each.state == "silent"]
     assert silent == ["nothing has come from the server for 0 s", "", ""]
@@ -114,7 +116,7 @@ def test_a_hub_that_sends_nothing_is_told(client: pytest.MonkeyPatch) -> None:
     client.setattr("localspec.hub.retry.MAX_RETRIES", 1)
     client.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 1)
     told: list[str] = []
-    with mute() as address, watched(lambda action, _: told.append(action)):
+    with serving() as address, watched(lambda action, _: told.append(action)):
         client.setattr(constants, "ENDPOINT", address)
         client.setenv("HF_ENDPOINT", address)
         assert "does not answer" in why_not(HubError, SNAKE)
@@ -180,35 +182,11 @@ def test_a_mirror_below_a_path_that_redirects(
         assert fetch(SNAKE)[0].read_bytes() == TARGET.read_bytes()
 
 
-@contextmanager
-def proxy(answer: bytes) -> Iterator[str]:
-    """A proxy that answers every request so, and closes the connection; its address."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def refuse() -> None:
-            try:
-                while True:
-                    connection = server.accept()[0]
-                    with connection:
-                        connection.recv(65536)
-                        connection.sendall(answer)
-            except OSError:
-                return
-
-        thread = threading.Thread(target=refuse)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        finally:
-            server.shutdown(socket.SHUT_RDWR)
-            thread.join()
-
-
 @pytest.mark.parametrize("status", [b"403 Forbidden", b"407 Proxy Authentication Required"])
 def test_a_proxy_that_refuses_is_told_at_once(client: pytest.MonkeyPatch, status: bytes) -> None:
     client.setattr(constants, "ENDPOINT", "https://hub.test")
     client.setenv("HF_ENDPOINT", "https://hub.test")
-    with proxy(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n") as address:
+    with serving(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n") as address:
         client.setenv("HTTPS_PROXY", address)
         message = why_not(HubError, SNAKE)
     assert "cannot reach hub.test (the proxy in use does not connect to it)" in message
