@@ -15,6 +15,8 @@ from localspec.hub import shared_blobs, store
 from localspec.hub.partial_files import PartialFile, partial_files
 
 _LOCK_SECONDS, _MOMENT = 2.0, 0.1
+# Letters of the hash of a large file; a mirror may give one of git, which names no partial file.
+_SHA256 = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,10 @@ def remove_outdated(repository: str, current: Collection[str]) -> int:
     """Delete partial files of contents that the Hub has no longer; return their bytes.
 
     No download continues them. current: the hashes of all files of the repository on the Hub now.
-    What another process holds stays.
+    What another process holds stays, and all where the Hub, or a mirror, does not tell every hash.
     """
+    if "" in current or not any(len(each) == _SHA256 for each in current):
+        return 0
     freed, locks = 0, _locks(repository)
     for part in partial_files(repository):
         if part.blob in current or not part.resumable:

@@ -11,7 +11,7 @@ from huggingface_hub import scan_cache_dir
 
 from localspec.errors import LocalspecError
 from localspec.hub.partial_files import partial_files
-from localspec.hub.removal import RemovalPlan, plan_removal, remove
+from localspec.hub.removal import RemovalPlan, plan_removal, remove, remove_outdated
 from localspec.hub.store import models_of
 
 REPO = "zoo/tiny-GGUF"
@@ -47,6 +47,19 @@ def test_one_of_two_goes(disk: HubDisk) -> None:
     assert left(disk) == {REPO: 5}
     assert [*snapshot.iterdir()] == [snapshot / "a-Q8_0.gguf"]
     assert len([*(disk.of(REPO) / "blobs").iterdir()]) == 1
+
+
+@pytest.mark.parametrize(
+    ("current", "freed"), [({"b" * 64}, 5), ({"e" * 64}, 0), ({"b" * 40}, 0), ({"b" * 64, ""}, 0)]
+)
+def test_what_was_begun_goes_only_where_every_hash_is_known(
+    disk: HubDisk, current: set[str], freed: int
+) -> None:
+    disk.add(REPO, {"a-Q8_0.gguf": b"eight"})
+    begun = disk.of(REPO) / "blobs" / f"{'e' * 64}.localspec.incomplete"
+    begun.write_bytes(b"begun")
+    assert remove_outdated(REPO, current) == freed
+    assert begun.exists() == (not freed)
 
 
 def test_with_the_last_one_goes_the_repository(disk: HubDisk) -> None:
