@@ -29,6 +29,7 @@ from localspec_tui.plain import chat as plain
 from localspec_tui.plain.message_reader import MessageReader
 from localspec_tui.preferences import Preferences
 
+LEAVING = "Ctrl-Z Enter" if os.name == "nt" else "Ctrl-D"
 pty = pytest.mark.skipif(os.name == "nt", reason="there is no pty")
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -85,7 +86,7 @@ def test_answers_are_all_that_is_written_to_stdout(chat: Chat) -> None:
     assert lines[:3] == [
         "(loading scripted)",
         "(model: scripted, drafter: suffix)",
-        "(/help lists the commands, Ctrl-D leaves)",
+        f"(/help lists the commands, {LEAVING} leaves)",
     ]
     assert lines[3].startswith("> (") and "tokens per second, " in lines[3]
     assert ", drafter: suffix, context: " in lines[3] and "of 8,192 tokens)" in lines[3]

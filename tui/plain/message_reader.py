@@ -14,6 +14,8 @@ from localspec.utils.text_file import is_utf_16
 from localspec_tui.slash_commands import as_typed, is_command
 
 PROMPT, FURTHER = "> ", ". "
+# What ends the input of a terminal.
+END_KEYS = "Ctrl-Z Enter" if sys.platform == "win32" else "Ctrl-D"
 _QUOTES = '"""'
 
 
