@@ -15,6 +15,8 @@ from localspec.hub import shared_blobs, store
 from localspec.hub.partial_files import PartialFile, partial_files
 
 _LOCK_SECONDS = 2.0
+# Windows deletes no file that a program has open.
+_IN_USE = "end the programs that use it, or " if os.name == "nt" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def remove(planned: RemovalPlan) -> None:
     except OSError as error:
         raise LocalspecError(
             f"{error.filename or folder} cannot be deleted: {error.strerror or error}; "
-            "check its permissions"
+            f"{_IN_USE}check its permissions"
         ) from error
 
 
