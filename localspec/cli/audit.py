@@ -28,6 +28,7 @@ from localspec.gguf.check import check_generative
 from localspec.llama.context_params import CHUNK
 from localspec.models.locate import locate
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
+from localspec.utils.text_file import decode_text
 
 # Of the engine's own text, which a trial of widths may use.
 _ENGINE_CONTEXT = 640
@@ -127,7 +128,7 @@ def _read(file: BinaryIO) -> Mapping[str, Any]:
     name = getattr(file, "name", "standard input")
     try:
         # The last line: that is the whole record with --stream --json too.
-        text = read_stream(file, MOST_TEXT_BYTES, name).decode()
+        text = decode_text(read_stream(file, MOST_TEXT_BYTES, name))
         record = json.loads(text.strip().splitlines()[-1])
     except OSError as error:
         raise InvalidValueError(f"{name} cannot be read: {error.strerror or error}") from error

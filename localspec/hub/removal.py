@@ -17,6 +17,8 @@ from localspec.hub.partial_files import PartialFile, partial_files
 _LOCK_SECONDS, _MOMENT = 2.0, 0.1
 # Letters of the hash of a large file; a mirror may give one of git, which names no partial file.
 _SHA256 = 64
+# Windows deletes no file that a program has open.
+_IN_USE = "end the programs that use it, or " if os.name == "nt" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def remove(planned: RemovalPlan) -> None:
     except OSError as error:
         raise LocalspecError(
             f"{error.filename or folder} cannot be deleted: {error.strerror or error}; "
-            "check its permissions"
+            f"{_IN_USE}check its permissions"
         ) from error
 
 

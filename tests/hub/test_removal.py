@@ -1,5 +1,6 @@
 """What a removal takes from huggingface_hub's cache, and that this library finds the rest whole."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,18 @@ def test_what_was_begun_goes_only_where_every_hash_is_known(
     begun.write_bytes(b"begun")
     assert remove_outdated(REPO, current) == freed
     assert begun.exists() == (not freed)
+
+
+@pytest.mark.skipif(os.name != "nt", reason="files that are open can be deleted")
+def test_a_file_that_a_program_has_open(disk: HubDisk) -> None:
+    disk.linked = False
+    snapshot = disk.add(REPO, {"a-Q8_0.gguf": b"eight"})
+    with (
+        (snapshot / "a-Q8_0.gguf").open("rb"),
+        pytest.raises(LocalspecError, match=r"cannot be deleted: .*; end the programs that use it"),
+    ):
+        removed("a-Q8_0.gguf")
+    assert removed("a-Q8_0.gguf").whole
 
 
 def test_with_the_last_one_goes_the_repository(disk: HubDisk) -> None:

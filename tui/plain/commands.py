@@ -10,6 +10,7 @@ from localspec.utils.format import ago
 from localspec_tui.export import export_session
 from localspec_tui.labels import absolute, absolute_drafters, messages_text
 from localspec_tui.notes import KEY_LETTERS
+from localspec_tui.plain.message_reader import END_KEYS
 from localspec_tui.slash_commands import (
     COMMANDS,
     as_message,
@@ -36,7 +37,7 @@ PLAIN_COMMANDS: Mapping[str, str] = {
     "/drop-oldest on|off": "Drop the oldest messages where the context is full",
     "/sessions": "List the latest conversations; chat --plain --resume ID goes on with one",
     "/save FILE": "Save the conversation as Markdown; .json has all variants",
-    "/quit": "Quit, as Ctrl-D does",
+    "/quit": f"Quit, as {END_KEYS} does",
 }
 _MOST_SESSIONS = 20
 _TEXT_LINES = (

@@ -5,12 +5,17 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from io import BufferedReader
 from types import ModuleType
+from typing import cast
 
 from localspec.cli.output import write_to_stderr
+from localspec.utils.text_file import is_utf_16
 from localspec_tui.slash_commands import as_typed, is_command
 
 PROMPT, FURTHER = "> ", ". "
+# What ends the input of a terminal.
+END_KEYS = "Ctrl-Z Enter" if sys.platform == "win32" else "Ctrl-D"
 _QUOTES = '"""'
 
 
@@ -28,10 +33,7 @@ class MessageReader:
         self._edits = self.is_terminal and sys.stdout.isatty()
         self._readline = _readline() if self._edits else None
         self._has_lines = self._is_first = False
-        if isinstance(sys.stdin, io.TextIOWrapper):
-            # As files on Windows are written, too; a terminal has an encoding of its own.
-            encoding = sys.stdin.encoding if self.is_terminal else "utf-8-sig"
-            sys.stdin.reconfigure(encoding=encoding, errors="replace")
+        self._knows_encoding = False
 
     def remember(self, messages: Callable[[], Iterable[str]]) -> None:
         """Let Up bring back these messages, the last one first."""
@@ -79,6 +81,7 @@ class MessageReader:
     def _line(self, prompt: str) -> str | None:
         """The next line; None at the end."""
         if self._edits:
+            self._find_encoding()
             try:
                 line = input(prompt)
             except EOFError:
@@ -87,6 +90,7 @@ class MessageReader:
                 return None
         else:
             write_to_stderr(prompt)
+            self._find_encoding()
             line = sys.stdin.readline()
             if not line:
                 write_to_stderr("\n")
@@ -94,6 +98,18 @@ class MessageReader:
         self._has_lines = True
         # What is typed may be no text in the terminal's encoding.
         return line.removesuffix("\n").encode("utf-8", "replace").decode()
+
+    def _find_encoding(self) -> None:
+        """Choose the encoding of standard input by its first bytes, for which this waits."""
+        if self._knows_encoding or not isinstance(sys.stdin, io.TextIOWrapper):
+            return
+        # A terminal has an encoding of its own.
+        encoding = sys.stdin.encoding
+        if not self.is_terminal:
+            start = cast(BufferedReader, sys.stdin.buffer).peek(2)
+            encoding = "utf-16" if is_utf_16(start) else "utf-8-sig"
+        sys.stdin.reconfigure(encoding=encoding, errors="replace")
+        self._knows_encoding = True
 
 
 def _readline() -> ModuleType | None:
