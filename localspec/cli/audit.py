@@ -92,6 +92,7 @@ def audit_command(
         kv_type=recipe.kv_type,
         # Texts of records that do not tell were computed with the usual number.
         ubatch=recipe.ubatch or CHUNK,
+        **recipe.rope,
         **options,
     ) as engine:
         recipe.require_same_gpus(engine.slot.loaded.runtime.placement)

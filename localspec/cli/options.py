@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from localspec.cli.rope_options import rope_options
 from localspec.errors import InvalidValueError
 from localspec.llama.placement import parse_shares
 from localspec.utils.text_file import read_text_file
@@ -197,6 +198,11 @@ _RUNTIME = (
     "flash_attention",
     "reproducible",
     "ubatch",
+    "rope_scaling",
+    "rope_scale",
+    "rope_freq_base",
+    "yarn_orig_ctx",
+    "draft_rope_scale",
 )
 
 
@@ -228,6 +234,7 @@ def running_options(command: Command) -> Command:
             "step, which may be 0.",
         ),
         context_option,
+        *rope_options,
         *target_place_options,
         *drafter_place_options,
         kv_type_option,

@@ -295,6 +295,11 @@ def load(
     draft_device: Sequence[str] | None = None,
     draft_gpu_layers: int | None = None,
     ubatch: int | None = None,
+    rope_scaling: str | None = None,
+    rope_scale: float | None = None,
+    rope_freq_base: float | None = None,
+    yarn_orig_ctx: int | None = None,
+    draft_rope_scale: float | None = None,
     remember: bool = False,
     copy_from: str | Path | Sequence[str | Path] = (),
     copied_texts: str | Sequence[str] = (),
@@ -315,6 +320,7 @@ def load(
     chat_template: a chat template in Jinja, or the Path of its file, that stands for the GGUF's.
     gpu_layers, rpc to cpu_moe: where the target is; draft_device, draft_gpu_layers: where draft
     models are; see Placement. `device=["none"]` is the processor.
+    rope_scaling to yarn_orig_ctx: for more tokens than it was made for; see RopeScaling.
     The other options are those of RuntimeConfig; None lets localspec choose.
 
     Raises ModelNotFoundError, ModelLoadError, DrafterMismatchError, InvalidValueError, WorkerError.
@@ -336,6 +342,11 @@ def load(
         draft_device=draft_device,
         draft_gpu_layers=draft_gpu_layers,
         ubatch=ubatch,
+        rope_scaling=rope_scaling,
+        rope_scale=rope_scale,
+        rope_freq_base=rope_freq_base,
+        yarn_orig_ctx=yarn_orig_ctx,
+        draft_rope_scale=draft_rope_scale,
     )
     require("texts", texts, 1, 1024)
     further = [copied_texts] if isinstance(copied_texts, str) else copied_texts

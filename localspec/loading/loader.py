@@ -114,6 +114,12 @@ class LoadedModels:
         return self.never_shares or f"{_NO_ROOM} {place.shortage}"
 
     @property
+    def longest_context(self) -> int:
+        """The most tokens of text that the target makes sense of, or has room for."""
+        own = self.runtime.rope.context(self.header) or self.target.model.n_ctx_train
+        return max(own, self.target.n_ctx)
+
+    @property
     def never_shares(self) -> str | None:
         """Why texts share no decode however much memory there is; None if they may."""
         return never_shares(self.runtime)
