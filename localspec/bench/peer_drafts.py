@@ -85,6 +85,7 @@ def target_options(runtime: RuntimeConfig) -> dict[str, object]:
         "--cache-type-v": values,
         "--flash-attn": flash_word(runtime),
         "--ubatch-size": runtime.ubatch,
+        "--load-mode": None if runtime.load_mode == "auto" else runtime.load_mode,
         **rope_options(runtime),
     }
 

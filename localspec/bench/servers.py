@@ -90,6 +90,7 @@ class OwnServer:
             "--draft-kv-type": runtime.drafter_kv_type,
             "--flash-attn": flash_word(runtime),
             "--ubatch": runtime.ubatch,
+            "--load-mode": runtime.load_mode,
             **rope_options(runtime),
             "--draft-rope-scale": runtime.draft_rope_scale,
             "--threads": runtime.threads,

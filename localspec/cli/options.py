@@ -100,6 +100,14 @@ target_place_options = (
         help="Keep the experts of the first N layers on the processor; -1: of all. "
         "[default: as few as fit]",
     ),
+    click.option(
+        "--load-mode",
+        metavar="auto|none|mmap|mlock|mmap+mlock|dio",
+        default="auto",
+        show_default=True,
+        help="How files get into memory: mapped (mmap), read (none; dio: past the system's cache), "
+        "kept there (mlock). `auto` maps them where the devices can.",
+    ),
 )
 # Where draft models are.
 drafter_place_options = (
@@ -190,6 +198,7 @@ _RUNTIME = (
     "split_mode",
     "tensor_split",
     "cpu_moe",
+    "load_mode",
     "draft_device",
     "draft_gpu_layers",
     "threads",

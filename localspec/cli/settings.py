@@ -22,7 +22,8 @@ from localspec.utils.similar_names import did_you_mean
 from localspec.utils.toml_file import parse_toml, read_text
 
 Value = str | int | float
-# As in memory.estimate, which takes long to import.
+# As in llama.placement and memory.kv_types, which take long to import.
+_LOAD_MODES = ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")
 _KV_TYPES = ("f16", "bf16", "f32", "q8_0", "q4_0")
 _REAL = re.compile(r"\d+\.?\d*(e\+?\d+)?", re.IGNORECASE)
 # Values of --draft that need no model.
@@ -110,6 +111,7 @@ SETTINGS = {
         Setting("split_mode", "layer", choices=("layer", "row")),
         Setting("tensor_split", "by free memory"),
         Setting("cpu_moe", "as few as fit", -1),
+        Setting("load_mode", "auto", choices=_LOAD_MODES),
         Setting("draft_device", "a GPU of the target"),
         Setting("draft_gpu_layers", "all", -1),
         Setting("kv_type", "f16", choices=_KV_TYPES, of_two=True),

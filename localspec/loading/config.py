@@ -16,7 +16,14 @@ from localspec.llama.context_params import CHUNK, LEAST_CHUNK, MOST_CHUNK
 from localspec.llama.devices import usual_gpus
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
-from localspec.llama.placement import DEFAULT, SPLIT_MODES, Placement, for_head, parse_devices
+from localspec.llama.placement import (
+    DEFAULT,
+    LOAD_MODES,
+    SPLIT_MODES,
+    Placement,
+    for_head,
+    parse_devices,
+)
 from localspec.llama.rope import UNSCALED, RopeScaling, require_scale
 from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
@@ -64,6 +71,7 @@ class RuntimeConfig:
         place that it is in, and fit.
     rope: of the target, and of drafters of its family. draft_rope_scale: of draft models; None: see
         RopeScaling.for_drafter.
+    load_mode: how the files of target and drafters get into memory, one of LOAD_MODES.
 
     Raises InvalidValueError for a value out of range, and for types that exclude each other.
     """
@@ -80,12 +88,17 @@ class RuntimeConfig:
     ubatch: int | None = None
     rope: RopeScaling = UNSCALED
     draft_rope_scale: float | None = None
+    load_mode: str = LOAD_MODES[0]
 
     def __post_init__(self) -> None:
         for name, least, most in _BOUNDS:
             value = getattr(self, name)
             if value is not None:
                 require(name, value, least, most)
+        if self.load_mode not in LOAD_MODES:
+            raise InvalidValueError(
+                f"load_mode is {self.load_mode!r:.80}; it must be one of {', '.join(LOAD_MODES)}"
+            )
         require_scale("draft_rope_scale", self.draft_rope_scale)
         self._require_possible("kv_type", self.kv_type)
         self._require_possible("drafter_kv_type", self.drafter_kv_type)
@@ -144,6 +157,8 @@ class RuntimeConfig:
         options = asdict(self)
         for name in ("rope", "draft_rope_scale"):
             del options[name]
+        if self.load_mode == LOAD_MODES[0]:
+            del options["load_mode"]  # as in what earlier versions have measured
         return options
 
     @property

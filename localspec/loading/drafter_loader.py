@@ -258,7 +258,7 @@ def _model(facts: Facts, runtime: RuntimeConfig, head: Head | None) -> Model:
     layers = facts.header.number("block_count") or 0
     place = runtime.place_of_drafter(head).for_layers(layers)
     mtp = head is not None and head.kind in MTP_KINDS
-    return Model(facts.files[0], place, mtp=mtp)
+    return Model(facts.files[0], place, mtp=mtp, load_mode=runtime.load_mode)
 
 
 def _foreign(

@@ -41,6 +41,10 @@ _NO_ROOM = (
     "cache of all texts"
 )
 
+_UNLOCKED = (
+    "the system does not let {} be locked in memory, or not all of it, and may move parts to the "
+    "disk; `ulimit -l` is the limit"
+)
 # Behind more tokens than this, passes take much longer than behind a usual text.
 _LONG_TEXT = 2048
 
@@ -249,7 +253,11 @@ def _load(
         weights = shareable(shared, found)
         if weights is None:
             weights = Model(
-                path, runtime.placement, mtp=found.inside, chat_template=config.chat_template
+                path,
+                runtime.placement,
+                mtp=found.inside,
+                chat_template=config.chat_template,
+                load_mode=runtime.load_mode,
             )
             undo.callback(weights.close)
         target = runtime.context_for(
@@ -289,6 +297,7 @@ def _load(
             *(() if config.runtime.placement.devices == () else unfit_gpus.notes()),
             *plan.notes,
             *planned.notes,
+            *([_UNLOCKED.format(path.name)] if weights.is_unlocked else []),
             *left_out(facts.header.metadata),
             *([not_reproducible] if not_reproducible else []),
         ),
