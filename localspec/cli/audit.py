@@ -93,6 +93,7 @@ def audit_command(
         kv_type=recipe.kv_type,
         # Texts of records that do not tell were computed with the usual number.
         ubatch=recipe.ubatch or CHUNK,
+        **recipe.rope,
         **options,
     ) as engine:
         recipe.require_same_gpus(engine.slot.loaded.runtime.placement)
@@ -129,7 +130,7 @@ def _read(file: BinaryIO) -> Mapping[str, Any]:
     try:
         # The last line: that is the whole record with --stream --json too.
         text = decode_text(read_stream(file, MOST_TEXT_BYTES, name))
-        record = json.loads(text.strip().splitlines()[-1])
+        record = json.loads(text.strip().rpartition("\n")[2])
     except OSError as error:
         raise InvalidValueError(f"{name} cannot be read: {error.strerror or error}") from error
     except (ValueError, IndexError, RecursionError) as error:
