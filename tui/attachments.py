@@ -9,6 +9,7 @@ from pathlib import Path
 
 from localspec.errors import InvalidValueError
 from localspec.utils.format import printable
+from localspec.utils.text_file import SAVE_IT, decode_text, undecodable
 
 MAX_BYTES = 256 * 1024
 
@@ -118,9 +119,10 @@ def _content(name: str, path: Path) -> str:
     if len(data) > MAX_BYTES:
         raise _error(name, f"has more than {MAX_BYTES // 1024} KiB", "attach a smaller file")
     try:
-        text = data.decode("utf-8-sig")
+        text = decode_text(data)
     except UnicodeDecodeError as error:
-        raise _error(name, f"is no UTF-8 text at byte {error.start}", "convert it") from error
+        what = f"cannot be read: {undecodable(error)}"
+        raise _error(name, what, SAVE_IT) from error
     if "\0" in text:
         raise _error(name, "is not a text file: it has a zero byte", "attach text files only")
     return text.replace("\r\n", "\n").rstrip("\n")

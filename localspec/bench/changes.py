@@ -105,6 +105,8 @@ def _compared(before: Record, now: Record) -> Iterator[tuple[str, Any, Any]]:
     for key, what in _SAME_IF_KNOWN.items():
         if key in then and key in here:
             yield what, then[key], here[key]
+    # Earlier versions could not scale them.
+    yield "rope", then.get("rope") or "as in the file", here.get("rope") or "as in the file"
     if "sampling" in then and "sampling" in here:
         for name in {**then["sampling"], **here["sampling"]}:
             yield name, then["sampling"].get(name), here["sampling"].get(name)

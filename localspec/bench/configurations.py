@@ -220,6 +220,6 @@ def _own_drafter(target: Path) -> DraftOption | None:
 def _context(target: Path, tasks: Sequence[Task], tokens: int) -> int:
     """A context no larger than needed, because every configuration has one."""
     header = read_header(target)
-    most = default_context(header)
+    most = default_context(header.context_length)
     needed = max(task.bytes for task in tasks) + tokens + _TEMPLATE
     return max(2, min(most, -(-needed // _CONTEXT_STEP) * _CONTEXT_STEP))

@@ -85,7 +85,14 @@ def target_options(runtime: RuntimeConfig) -> dict[str, object]:
         "--cache-type-v": values,
         "--flash-attn": flash_word(runtime),
         "--ubatch-size": runtime.ubatch,
+        "--load-mode": None if runtime.load_mode == "auto" else runtime.load_mode,
+        **rope_options(runtime),
     }
+
+
+def rope_options(runtime: RuntimeConfig) -> dict[str, object]:
+    """The options that scale rotations, of llama.cpp's programs as of ours."""
+    return {f"--{name.replace('_', '-')}": value for name, value in runtime.rope.options.items()}
 
 
 def flash_word(runtime: RuntimeConfig) -> str | None:

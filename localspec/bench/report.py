@@ -32,6 +32,7 @@ class Conditions:
 
     threads: of the target, fewer than usual on a busy machine. prompts: how many of each set;
     prompts_hash: of all their texts. placement: where target and draft models are, in words.
+    rope: how rotations are scaled, in words.
     sampling: as in `unusual_members`. The others are those of RuntimeConfig and of
     GenerationConfig.
     """
@@ -52,6 +53,7 @@ class Conditions:
     drafter_kv_type: str = "f16"
     flash_attention: bool | None = None
     ubatch: int | None = None
+    rope: str = ""
     sampling: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -83,6 +85,7 @@ class Conditions:
             drafter_kv_type=runtime.drafter_kv_type,
             flash_attention=runtime.flash,
             ubatch=runtime.ubatch,
+            rope=runtime.rope_in_words,
             sampling=unusual_members(params),
         )
 

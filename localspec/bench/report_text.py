@@ -78,6 +78,7 @@ def _conditions(report: Report) -> str:
         ", ".join(f"{name} {value}" for name, value in its.sampling.items()),
         f"context {its.context}",
         _cache(its),
+        its.rope,
         "reproducible" if its.reproducible else "",
     ]
     return " · ".join(part for part in parts if part)

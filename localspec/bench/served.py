@@ -11,11 +11,11 @@ from time import perf_counter
 from typing import Any
 
 from localspec.bench.load_client import LoadClient, Refused
-from localspec.bench.peer_sampling import request_members
 from localspec.bench.server_process import ServerFailed, running_server
 from localspec.bench.servers import Server
 from localspec.engine.side_by_side import side_by_side
 from localspec.sampling.params import SamplingParams
+from localspec.sampling.request_members import request_members
 
 # What each user asks for before it counts: another text, so that first passes do not count and
 # `auto` knows both models a little. Each server gets it.

@@ -13,6 +13,7 @@ from localspec.bench.peer_drafts import (
     drafter_options,
     flash_word,
     peer_draft,
+    rope_options,
     target_options,
     usual_type,
 )
@@ -89,6 +90,9 @@ class OwnServer:
             "--draft-kv-type": runtime.drafter_kv_type,
             "--flash-attn": flash_word(runtime),
             "--ubatch": runtime.ubatch,
+            "--load-mode": runtime.load_mode,
+            **rope_options(runtime),
+            "--draft-rope-scale": runtime.draft_rope_scale,
             "--threads": runtime.threads,
             "--gpu-layers": runtime.placement.gpu_layers,
             "--host": "127.0.0.1",

@@ -28,6 +28,7 @@ from localspec.gguf.check import check_generative
 from localspec.llama.context_params import CHUNK
 from localspec.models.locate import locate
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
+from localspec.utils.text_file import decode_text
 
 # Of the engine's own text, which a trial of widths may use.
 _ENGINE_CONTEXT = 640
@@ -92,6 +93,7 @@ def audit_command(
         kv_type=recipe.kv_type,
         # Texts of records that do not tell were computed with the usual number.
         ubatch=recipe.ubatch or CHUNK,
+        **recipe.rope,
         **options,
     ) as engine:
         recipe.require_same_gpus(engine.slot.loaded.runtime.placement)
@@ -127,8 +129,8 @@ def _read(file: BinaryIO) -> Mapping[str, Any]:
     name = getattr(file, "name", "standard input")
     try:
         # The last line: that is the whole record with --stream --json too.
-        text = read_stream(file, MOST_TEXT_BYTES, name).decode()
-        record = json.loads(text.strip().splitlines()[-1])
+        text = decode_text(read_stream(file, MOST_TEXT_BYTES, name))
+        record = json.loads(text.strip().rpartition("\n")[2])
     except OSError as error:
         raise InvalidValueError(f"{name} cannot be read: {error.strerror or error}") from error
     except (ValueError, IndexError, RecursionError) as error:

@@ -53,6 +53,7 @@ from localspec.cli.options import (
 from localspec.cli.output import Output
 from localspec.cli.page_file import PageFile
 from localspec.cli.prompt_set_options import prompt_set_options
+from localspec.cli.rope_options import rope_options
 from localspec.cli.status_line import loading_shown
 from localspec.drafters.spec import AUTO
 from localspec.errors import InvalidValueError
@@ -110,6 +111,7 @@ _how_options = stacked(
         type=int,
         help="Context size in tokens. [default: as large as the prompts need]",
     ),
+    *rope_options,
     *target_place_options,
     *drafter_place_options,
     threads_option,

@@ -40,9 +40,10 @@ def config(*, action: str | None, name: str | None, value: str | None, as_json: 
     localspec config unset threads   removes it there
 
     \b
-    SETTING is model, draft, ctx, threads, ubatch, kv_type, draft_kv_type, flash_attn, or one that
-    says where models run: gpu_layers, rpc, device, split_mode, tensor_split, cpu_moe, draft_device,
-    draft_gpu_layers.
+    SETTING is model, draft, ctx, threads, ubatch, kv_type, draft_kv_type, flash_attn, one that
+    says where models run: gpu_layers, rpc, device, split_mode, tensor_split, cpu_moe, load_mode,
+    draft_device, draft_gpu_layers; or one for longer contexts: rope_scaling, rope_scale,
+    rope_freq_base, yarn_orig_ctx, draft_rope_scale.
     """
     output = Output()
     match action:

@@ -10,7 +10,7 @@ _VALUE = r""""(?:[^"\\]|\\.)*"|'[^']*'|[^\s#"']+"""
 _FIRST_TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 
-def with_value(text: str, name: str, value: str | int | None, file: str) -> str:
+def with_value(text: str, name: str, value: str | float | None, file: str) -> str:
     """Return the text of a file with another value of a key, or without the key (None).
 
     file: its name, for messages. Raises InvalidValueError for a file that must be edited by hand.
@@ -27,7 +27,7 @@ def with_value(text: str, name: str, value: str | int | None, file: str) -> str:
     raise InvalidValueError(f"{file} cannot be changed here without loss; edit {name} in it")
 
 
-def _edited(text: str, name: str, value: str | int | None) -> str:
+def _edited(text: str, name: str, value: str | float | None) -> str:
     line = re.compile(
         rf"^([ \t]*{name}[ \t]*=[ \t]*)({_VALUE})([ \t]*(?:#.*)?)\r?\n?", re.MULTILINE
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from localspec.cli.fetch import fetch, quieten_hub
+from localspec.cli.fetch import fetch, quieten_hub, waits_told
 from localspec.cli.options import comma_separated
 from localspec.cli.output import Output
 from localspec.conversion.convert import Origin, convert
@@ -123,7 +123,8 @@ def _source(name: str, output: Output) -> tuple[Path, Origin]:
 
 def _from_hub(wanted: Repository, output: Output) -> tuple[Path, Origin]:
     try:
-        files = checkpoint_files(list_files(wanted))
+        with waits_told(output):
+            files = checkpoint_files(list_files(wanted))
     except HubError as error:
         here = on_disk(wanted.id)
         if here is None:

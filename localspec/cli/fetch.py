@@ -3,23 +3,41 @@
 import logging
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from localspec.cli.interrupt import cancel_first, on_interrupt
+from localspec.cli.output import Output
 from localspec.cli.pull_output import NoDisplay, display_for
-from localspec.hub.download import bytes_on_disk, download, require_space
+from localspec.hub.cache_layout import cached_files
+from localspec.hub.download import download, require_space
 from localspec.hub.listing import RemoteModel
+from localspec.utils.progress import watched
 
 
 def fetch(models: Sequence[RemoteModel]) -> list[Path]:
     """Fetch what is missing; return the first file of each. Raises KeyboardInterrupt."""
     require_space(models)
     cancel = threading.Event()
-    missing = any(bytes_on_disk(model) < model.size for model in models)
-    shown = display_for(models) if missing else NoDisplay()
+    complete = all(file.is_complete for model in models for file in cached_files(model))
+    shown = NoDisplay() if complete else display_for(models)
     with on_interrupt(cancel_first(cancel)), shown:
         return download(models, shown, cancel.is_set)
+
+
+@contextmanager
+def waits_told(output: Output) -> Iterator[None]:
+    """Tell why the Hub is asked again inside the block, or that it is silent, each reason once."""
+    told: set[str] = set()
+
+    def tell(reason: str, _share: float | None) -> None:
+        if reason not in told:
+            told.add(reason)
+            output.note(reason)
+
+    with watched(tell):
+        yield
 
 
 def quieten_hub() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, NamedTuple
 
 from localspec.cli.interrupt import exit_at_once, on_interrupt
@@ -25,8 +26,13 @@ def show_remote(output: Output, *, as_json: bool) -> int:
     """Ask the Hub for every model of models.toml, and show its answers; return the exit code."""
     entries = [*_entries()]
     repositories = list(dict.fromkeys(entry.repository for entry in entries))
-    with on_interrupt(exit_at_once), ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        answers = dict(zip(repositories, pool.map(_ask, repositories), strict=True))
+    # The network's client takes long to import, and no other form of `ls` needs it.
+    from localspec.cli.fetch import waits_told
+
+    at_once = ThreadPoolExecutor(_REQUESTS_AT_ONCE)
+    with on_interrupt(exit_at_once), waits_told(output), at_once as pool:
+        asked = [pool.submit(copy_context().run, _ask, each) for each in repositories]
+        answers = dict(zip(repositories, (each.result() for each in asked), strict=True))
     answered = [(entry, answers[entry.repository]) for entry in entries]
     if as_json:
         output.record({"entries": [_record(*each) for each in answered]})
@@ -48,7 +54,6 @@ def _entries() -> Iterator[_Entry]:
 
 def _ask(repository: Repository) -> int | LocalspecError:
     """Return the bytes of the model, or why it cannot be fetched."""
-    # The network's client takes long to import, and no other form of `ls` needs it.
     from localspec.hub.listing import look_up
 
     try:

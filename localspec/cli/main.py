@@ -252,7 +252,9 @@ def _as_options(error: LocalspecError) -> str:
     if isinstance(error, InvalidValueError) and rest.startswith("is "):
         from localspec.cli.command_index import all_options
 
-        option = "--" + {"context": "ctx"}.get(setting, setting).replace("_", "-")
+        # Where the setting's name is not the option's.
+        names = {"context": "ctx", "drafter_kv_type": "draft_kv_type"}
+        option = "--" + names.get(setting, setting).replace("_", "-")
         if option in all_options():
             return f"{option} {rest}"
     return message

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from localspec.cli.rope_options import rope_options
 from localspec.errors import InvalidValueError
 from localspec.llama.placement import parse_shares
 from localspec.utils.text_file import read_text_file
@@ -99,6 +100,14 @@ target_place_options = (
         help="Keep the experts of the first N layers on the processor; -1: of all. "
         "[default: as few as fit]",
     ),
+    click.option(
+        "--load-mode",
+        metavar="auto|none|mmap|mlock|mmap+mlock|dio",
+        default="auto",
+        show_default=True,
+        help="How files get into memory: mapped (mmap), read (none; dio: past the system's cache), "
+        "kept there (mlock). `auto` maps them where the devices can.",
+    ),
 )
 # Where draft models are.
 drafter_place_options = (
@@ -189,6 +198,7 @@ _RUNTIME = (
     "split_mode",
     "tensor_split",
     "cpu_moe",
+    "load_mode",
     "draft_device",
     "draft_gpu_layers",
     "threads",
@@ -197,6 +207,11 @@ _RUNTIME = (
     "flash_attention",
     "reproducible",
     "ubatch",
+    "rope_scaling",
+    "rope_scale",
+    "rope_freq_base",
+    "yarn_orig_ctx",
+    "draft_rope_scale",
 )
 
 
@@ -228,6 +243,7 @@ def running_options(command: Command) -> Command:
             "step, which may be 0.",
         ),
         context_option,
+        *rope_options,
         *target_place_options,
         *drafter_place_options,
         kv_type_option,

@@ -26,6 +26,7 @@ from localspec.cli.output import Output
 from localspec.cli.plan_output import forecast_record, forecast_text
 from localspec.cli.plan_users import answers_for, tasks_for
 from localspec.cli.prompt_set_options import prompt_set_options
+from localspec.cli.rope_options import rope_options
 from localspec.cli.users_option import users_option
 from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError
@@ -72,6 +73,7 @@ _how_options = stacked(
         help="Go on where the model would end the text: as in `bench`, all are equally long.",
     ),
     context_option,
+    *rope_options,
     *target_place_options,
     *drafter_place_options,
     threads_option,

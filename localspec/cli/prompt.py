@@ -12,6 +12,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.prompt import Chat, Prompt
 from localspec.errors import InvalidValueError
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
+from localspec.utils.text_file import SAVE_IT, decode_text, undecodable
 
 # Seconds after which a command says that it waits for its prompt.
 _PATIENCE = 2.0
@@ -89,12 +90,10 @@ def _piped(argument: str | None) -> bytes:
 def _decoded(data: bytes) -> str:
     try:
         # As in files: line feeds, and no byte order mark. PowerShell sends both.
-        return data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
+        text = decode_text(data).replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise InvalidValueError(
-            f"standard input is not UTF-8: byte {error.start} is 0x{data[error.start]:02x}; "
-            "convert it first, for example with iconv"
-        ) from error
+        raise InvalidValueError(f"standard input: {undecodable(error)}; {SAVE_IT} first") from error
+    return text
 
 
 def _checked(argument: str) -> str:

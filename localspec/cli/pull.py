@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from localspec.cli.fetch import fetch, quieten_hub
+from localspec.cli.fetch import fetch, quieten_hub, waits_told
 from localspec.cli.output import Output
 from localspec.cli.pull_members import (
     AUTO,
@@ -16,7 +16,9 @@ from localspec.cli.pull_members import (
     about,
     chosen_members,
     heads_note,
-    record_choice,
+    record_names,
+    remove_outdated,
+    renamed,
 )
 from localspec.cli.pull_others import pull_others
 from localspec.gguf.files import files_of
@@ -24,6 +26,7 @@ from localspec.hub.address import without_login
 from localspec.hub.cache_layout import free_space, has_changed
 from localspec.hub.store import hub_cache
 from localspec.models.kinds import KINDS
+from localspec.models.own_drafters import is_drafter
 from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.format import format_bytes
 from localspec.utils.shell import command_line
@@ -62,7 +65,8 @@ def pull(*, name: str | None, wanted: str, source: str | None, dry_run: bool, as
     if source is None:
         if name is None:
             raise click.UsageError("Missing argument 'NAME'", click.get_current_context())
-        return _pull(output, name, wanted, dry_run=dry_run, as_json=as_json)
+        with waits_told(output):
+            return _pull(output, name, wanted, dry_run=dry_run, as_json=as_json)
     if wanted != AUTO:
         raise click.UsageError(
             "--drafter fetches from the Hub, and --from imports; pull the drafter by itself",
@@ -84,12 +88,14 @@ def _pull(output: Output, name: str, wanted: str, *, dry_run: bool, as_json: boo
         room = f"{format_bytes(free_space())} are free in {hub_cache()}"
         output.note(f"{format_bytes(missing)} would be fetched, and {room}")
     if not dry_run:
+        for line in remove_outdated(members):
+            output.note(line)
         try:
             members = _fetched(members)
         except KeyboardInterrupt:
             output.note("what was fetched is kept; run the same command again to continue")
             return INTERRUPTED
-        record_choice(name, members[0])
+        record_names(name, members)
         if elsewhere := heads_note(members):
             output.note(elsewhere)
     if as_json:
@@ -107,6 +113,8 @@ def _first_notes(name: str, chosen: Members, missing: int) -> Iterator[str]:
     for each in chosen.found:
         if each.gone:
             yield f"{each.name} is taken as it is here: {each.gone}"
+        if line := renamed(each):
+            yield line
     yield from map(about, chosen.found) if missing else [f"{name} is here already{chosen.remark}"]
     for remote in (member.remote for member in chosen.found if member.missing):
         if remote and has_changed(remote):
@@ -153,4 +161,6 @@ def _member_record(member: Member) -> dict[str, Any]:
 def _next_command(name: str, wanted: str, members: Sequence[Member]) -> str:
     named = [each.name for each in members if each.role != "target" and wanted != AUTO]
     drafter = ["--draft", named[0]] if named else []
+    if is_drafter(members[0].path_in_repository):
+        return f'{command_line(["localspec", "generate", "-m", "TARGET", "--draft", name])} "..."'
     return f'{command_line(["localspec", "generate", "-m", name, *drafter])} "..."'

@@ -1,7 +1,7 @@
 """What `localspec pull` fetches: a target, and the drafter that is chosen for it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -9,7 +9,7 @@ from localspec.cli.output import join_facts
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
 from localspec.gguf.facts import facts_of
 from localspec.gguf.files import NotListedError, bytes_of, files_of
-from localspec.hub import store
+from localspec.hub import removal, store
 from localspec.hub.download import bytes_on_disk
 from localspec.hub.error_messages import NotShownError
 from localspec.hub.listing import (
@@ -28,6 +28,7 @@ from localspec.models.kinds import DRAFT_MODEL, KINDS, is_kind
 from localspec.models.own_drafters import (
     OwnDrafter,
     drafters_elsewhere,
+    is_drafter,
     is_no_target,
     listed_drafters,
     own_drafters,
@@ -62,6 +63,11 @@ class Member:
     def missing(self) -> int:
         """The number of bytes to fetch."""
         return self.remote.size - bytes_on_disk(self.remote) if self.remote else 0
+
+    @property
+    def path_in_repository(self) -> str:
+        """The path of its first file in the repository, else that on this disk."""
+        return self.remote.names.first if self.remote else self.paths[0].as_posix()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +120,35 @@ def about(member: Member) -> str:
     return f"{role}: {join_facts([*facts, model.repository.id, state])}"
 
 
-def record_choice(name: str, target: Member) -> None:
-    """Let a name without a quantisation mean from now on what was fetched under it."""
-    wanted, model = _reference(name), target.remote
+def remove_outdated(members: Sequence[Member]) -> Iterator[str]:
+    """Delete what no download continues, because the Hub has replaced it; yield what to tell."""
+    hashes = {each.remote.repository.id: each.remote.hashes for each in members if each.remote}
+    for repository, current in hashes.items():
+        if freed := removal.remove_outdated(repository, current):
+            yield (
+                f"{repository}: {format_bytes(freed)} of an interrupted download were deleted, "
+                "because the Hub has replaced the file since"
+            )
+
+
+def renamed(member: Member) -> str | None:
+    """Say how a repository is called on the Hub now; None where it is not renamed."""
+    remote = member.remote
+    if remote is None or remote.new_name is None:
+        return None
+    old = remote.repository.id
+    return f"{old} is called {remote.new_name} on the Hub now; here it answers to both names"
+
+
+def record_names(name: str, members: Sequence[Member]) -> None:
+    """Let names mean from now on what was fetched under them.
+
+    That is a name without a quantisation, and the new one of a repository that was renamed.
+    """
+    for remote in (member.remote for member in members):
+        if remote and remote.new_name:
+            store.record_alias(remote.new_name, remote.repository.id)
+    wanted, model = _reference(name), members[0].remote
     if isinstance(wanted, Repository) and wanted.quant is None and model:
         store.record_choice(wanted.id, model.names.first)
 
@@ -143,8 +175,8 @@ def _on_hub(name: str, target: Reference, wanted: str) -> Members:
         known = _known(name, target, listing, model)
     if wanted == NONE:
         return Members([own])
-    if wanted == AUTO and is_no_target(_path_in_repository(own)):
-        return Members([own], [f"no drafter: {name} is no model that others draft for"])
+    if wanted == AUTO and is_no_target(own.path_in_repository):
+        return Members([own], [f"no drafter: {name} is {_what(own)}"])
     if wanted == AUTO:
         return _with_best(name, target, own, known, listing)
     if wanted in KINDS:
@@ -156,8 +188,10 @@ def _on_hub(name: str, target: Reference, wanted: str) -> Members:
     return Members([own, _named(wanted, listing)], _of_other_pair(name, target))
 
 
-def _path_in_repository(member: Member) -> str:
-    return member.remote.names.first if member.remote else member.paths[0].as_posix()
+def _what(member: Member) -> str:
+    if is_drafter(member.path_in_repository):
+        return "a drafter itself"
+    return "no model that others draft for"
 
 
 def _here_or_on_hub(role: str, name: str, model: RemoteModel, kind: str | None = None) -> Member:

@@ -62,6 +62,7 @@ class ProgressBars(Display):
         )
         self._bars: dict[tuple[str, str], TaskID] = {}
         self._done: dict[tuple[str, str], int] = {}
+        self._reasons: dict[tuple[str, str], str] = {}
         for cached in (file for model in models for file in cached_files(model)):
             key, here = (str(cached.model.repository), cached.file.path), cached.bytes_on_disk
             # What is here already must not count as speed.
@@ -85,9 +86,12 @@ class ProgressBars(Display):
 
     def __call__(self, progress: FileProgress) -> None:
         key = progress.repository, progress.file
-        still = progress.state in ("waiting", "checking")
+        still = progress.state in ("waiting", "silent", "checking")
         file = one_line(progress.file)
         about = f"{progress.state}: {file}" if still else file
+        if progress.reason and progress.reason != self._reasons.get(key):
+            self._columns.console.print(f"{file}: {progress.reason}", markup=False)
+        self._reasons[key] = progress.reason
         self._columns.update(self._bars[key], completed=progress.done, description=about)
         self._columns.advance(self._all, progress.done - self._done[key])
         self._done[key] = progress.done
@@ -102,6 +106,7 @@ class _Shown:
     """
 
     state: TransferState
+    reason: str
     start: int
     begun: float
     latest: float
@@ -119,11 +124,14 @@ class ProgressLines(Display):
         self._shown: dict[tuple[str, str], _Shown] = {}
 
     def __call__(self, progress: FileProgress) -> None:
+        if progress.state == "asking":  # which takes a moment, or ends in silence
+            return
         key, now = (progress.repository, progress.file), self._clock()
         shown, tenth = self._shown.get(key), 10 * progress.done // progress.total
         line = ""
-        if shown is None or shown.state != progress.state:
-            self._shown[key] = _Shown(progress.state, progress.done, now, now, tenth)
+        state, reason = progress.state, progress.reason
+        if shown is None or (shown.state, shown.reason) != (state, reason):
+            self._shown[key] = _Shown(state, reason, progress.done, now, now, tenth)
             # A file that was here before the pull is not worth a line.
             line = _state_text(progress) if shown or progress.state != "done" else ""
         elif tenth > shown.tenth and now - shown.latest >= _MIN_INTERVAL:
@@ -146,12 +154,12 @@ def _state_text(progress: FileProgress) -> str:
     match progress.state:
         case "fetching":
             return f"fetching {format_bytes(progress.total)}"
-        case "waiting":
-            return "waiting for another process that fetches it, or to ask the server again"
         case "checking":
             return "checking"
         case "done":
             return "whole and right"
+        case _:
+            return progress.reason
 
 
 def _progress_text(progress: FileProgress, speed: float) -> str:

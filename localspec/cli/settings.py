@@ -5,6 +5,7 @@ command line reads them: `localspec.load` takes what it is given.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,9 +21,11 @@ from localspec.utils.paths import config_folder
 from localspec.utils.similar_names import did_you_mean
 from localspec.utils.toml_file import parse_toml, read_text
 
-Value = str | int
-# As in memory.estimate, which takes long to import.
+Value = str | int | float
+# As in llama.placement and memory.kv_types, which take long to import.
+_LOAD_MODES = ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")
 _KV_TYPES = ("f16", "bf16", "f32", "q8_0", "q4_0")
+_REAL = re.compile(r"\d+\.?\d*(e\+?\d+)?", re.IGNORECASE)
 # Values of --draft that need no model.
 _NO_MODELS = {"auto", "none", "suffix", "lookup", "ngram", "mtp"}
 
@@ -32,7 +35,8 @@ class Setting:
     """An option that can be set for good.
 
     name: its key in config.toml. default: what it is where nobody sets it, in words. least: the
-    smallest whole number; None: the value is a text. choices: the texts there are; () is any.
+    smallest number; None: the value is a text. is_whole: whether the number must be. choices: the
+    texts there are; () is any.
     of_two: whether the value may be two of them with a slash between. parameter: the name of the
     option's value in a command, where that is another one.
     """
@@ -43,6 +47,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     of_two: bool = False
     parameter: str = ""
+    is_whole: bool = True
 
     @property
     def variable(self) -> str:
@@ -57,8 +62,9 @@ class Setting:
     def checked(self, value: Any, where: str) -> Value:
         """Return a value of the file. Raises InvalidValueError, which begins with `where`."""
         if self.least is not None:
-            fits = type(value) is int and value >= self.least
-            wanted = f"a whole number of at least {self.least}"
+            kinds = (int,) if self.is_whole else (int, float)
+            fits = type(value) in kinds and value >= self.least
+            wanted = f"a {'whole ' if self.is_whole else ''}number of at least {self.least}"
         else:
             fits = isinstance(value, str) and bool(value) and self._may_be(value)
             wanted = f"one of {', '.join(self.choices)}" if self.choices else "a text in quotes"
@@ -74,8 +80,10 @@ class Setting:
 
     def parsed(self, text: str, where: str) -> Value:
         """Return the value that a text means. Raises InvalidValueError as `checked` does."""
-        is_number = self.least is not None and text.removeprefix("-").isdecimal()
-        return self.checked(int(text) if is_number else text, where)
+        if self.least is not None and text.removeprefix("-").isdecimal():
+            return self.checked(int(text), where)
+        is_real = not self.is_whole and _REAL.fullmatch(text)
+        return self.checked(float(text) if is_real else text, where)
 
     def in_variable(self) -> "Found | None":
         """Return what its variable sets, if it does. Raises InvalidValueError as `checked` does."""
@@ -90,6 +98,11 @@ SETTINGS = {
         Setting("model", "the bundled pair"),
         Setting("draft", "auto"),
         Setting("ctx", "the model's, at most 8192", 2, parameter="context"),
+        Setting("rope_scaling", "the GGUF's", choices=("none", "linear", "yarn")),
+        Setting("rope_scale", "the GGUF's", 1, is_whole=False),
+        Setting("rope_freq_base", "the GGUF's", 2, is_whole=False),
+        Setting("yarn_orig_ctx", "the GGUF's", 2),
+        Setting("draft_rope_scale", "the target's, if made for equal contexts", 1, is_whole=False),
         Setting("threads", "by model size, at most one per fast core", 1),
         Setting("ubatch", "512, or 2048 for experts beside a GPU", 64),
         Setting("gpu_layers", "all", -1),
@@ -98,6 +111,7 @@ SETTINGS = {
         Setting("split_mode", "layer", choices=("layer", "row")),
         Setting("tensor_split", "by free memory"),
         Setting("cpu_moe", "as few as fit", -1),
+        Setting("load_mode", "auto", choices=_LOAD_MODES),
         Setting("draft_device", "a GPU of the target"),
         Setting("draft_gpu_layers", "all", -1),
         Setting("kv_type", "f16", choices=_KV_TYPES, of_two=True),

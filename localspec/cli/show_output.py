@@ -6,6 +6,7 @@ from typing import Any
 from localspec.cli.output import join_facts
 from localspec.gguf.facts import Facts
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
+from localspec.llama.rope import UNSCALED, file_factor
 from localspec.memory.estimate import cache_bytes
 from localspec.models.bundled_files import name_of
 from localspec.models.own_drafters import OwnDrafter
@@ -88,7 +89,7 @@ def model_rows(facts: Facts, digits: EqualDigits | None = None) -> list[Row]:
         ("parameters", f"{format_count(facts.parameters)} ({facts.parameters:,})"),
         ("quantisation", _quantisation(facts)),
         ("shape", _shape(facts)),
-        ("context", f"{context:,} tokens" if context else "-"),
+        ("context", join_facts([f"{context:,} tokens" if context else "-", _scaling(facts)])),
         ("memory", facts.memory_kind),
         ("cache", f"{format_bytes(cache)} per token, in 16 bits" if cache else "-"),
         *_vocabulary(facts.vocabulary),
@@ -96,6 +97,15 @@ def model_rows(facts: Facts, digits: EqualDigits | None = None) -> list[Row]:
         ("draft heads", facts.hidden_state_heads or "none"),
         *([("logits", str(digits))] if digits else []),
     ]
+
+
+def _scaling(facts: Facts) -> str:
+    """How the file scales rotations for its context; "" if it does not."""
+    if (factor := file_factor(facts.header)) == 1:
+        return ""
+    of = facts.number("rope.scaling.original_context_length")
+    original = f" of {of:,}" if of else ""
+    return f"scaled by {UNSCALED.method(facts.header)}, factor {factor:g}{original}"
 
 
 def _quantisation(facts: Facts) -> str:

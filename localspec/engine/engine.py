@@ -17,7 +17,7 @@ from localspec.errors import LocalspecError, WorkerError
 from localspec.generation_config import require
 from localspec.llama import library, wait_policy
 from localspec.llama.model import Model
-from localspec.llama.placement import SPLIT_MODES
+from localspec.llama.placement import LOAD_MODES, SPLIT_MODES
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.copied_texts import read_texts
 from localspec.loading.drafter_set import DrafterSet
@@ -295,6 +295,12 @@ def load(
     draft_device: Sequence[str] | None = None,
     draft_gpu_layers: int | None = None,
     ubatch: int | None = None,
+    rope_scaling: str | None = None,
+    rope_scale: float | None = None,
+    rope_freq_base: float | None = None,
+    yarn_orig_ctx: int | None = None,
+    draft_rope_scale: float | None = None,
+    load_mode: str = LOAD_MODES[0],
     remember: bool = False,
     copy_from: str | Path | Sequence[str | Path] = (),
     copied_texts: str | Sequence[str] = (),
@@ -314,8 +320,8 @@ def load(
     Without it they grow when further texts begin, for which old and new must fit side by side.
     chat_template: a chat template in Jinja, or the Path of its file, that stands for the GGUF's.
     gpu_layers, rpc to cpu_moe: where the target is; draft_device, draft_gpu_layers: where draft
-    models are; see Placement. `device=["none"]` is the processor.
-    The other options are those of RuntimeConfig; None lets localspec choose.
+    models are; see Placement. `device=["none"]` is the processor. rope_scaling to yarn_orig_ctx:
+    see RopeScaling. The others are those of RuntimeConfig; None lets localspec choose.
 
     Raises ModelNotFoundError, ModelLoadError, DrafterMismatchError, InvalidValueError, WorkerError.
     """
@@ -336,16 +342,21 @@ def load(
         draft_device=draft_device,
         draft_gpu_layers=draft_gpu_layers,
         ubatch=ubatch,
+        rope_scaling=rope_scaling,
+        rope_scale=rope_scale,
+        rope_freq_base=rope_freq_base,
+        yarn_orig_ctx=yarn_orig_ctx,
+        draft_rope_scale=draft_rope_scale,
+        load_mode=load_mode,
     )
     require("texts", texts, 1, 1024)
-    further = [copied_texts] if isinstance(copied_texts, str) else copied_texts
-    copied = (*read_texts(copy_from), *further)
+    further = (copied_texts,) if isinstance(copied_texts, str) else tuple(copied_texts)
     return load_with(
         model,
         draft,
         runtime,
         remember=remember,
-        copied_texts=copied,
+        copied_texts=(*read_texts(copy_from), *further),
         texts=texts,
         chat_template=read_template(chat_template),
     )

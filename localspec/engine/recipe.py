@@ -33,7 +33,7 @@ class Recipe:
     versions of the software that computed the text. gpus: those that the target was on, none if it
     was on the processor. placement: the options of `load` that put the target there. Both are None
     in a record that does not tell; so is `placement` where workers, whose addresses are not
-    recorded, had a part of the target.
+    recorded, had a part of the target. rope: the options of `load` that scale its rotations.
     """
 
     prompt_token_ids: list[int]
@@ -55,6 +55,7 @@ class Recipe:
     gpus: list[str] | None = None
     placement: dict[str, Any] | None = None
     ubatch: int | None = None
+    rope: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -94,6 +95,7 @@ class Recipe:
             gpus=gpus(runtime.placement),
             placement=_options(runtime.placement),
             ubatch=runtime.ubatch or CHUNK,
+            rope=runtime.rope.options,
         )
 
     @classmethod
@@ -102,6 +104,7 @@ class Recipe:
         try:
             recipe = cls(**record)
             _require_local(recipe.placement)
+            _require_rope(recipe.rope)
             if not isinstance(recipe.cache_tokens, (int, type(None))):
                 raise TypeError(f"its cache_tokens are {recipe.cache_tokens!r:.80}")
             return recipe
@@ -147,6 +150,23 @@ class Recipe:
                 "kernels may compute another text without a bug; --device, --gpu-layers and "
                 "--cpu-moe choose"
             )
+
+
+def _require_rope(options: Any) -> None:
+    """Raise InvalidValueError unless these are options of `load` that scale rotations."""
+    kinds: dict[str, tuple[type, ...]] = {
+        "rope_scaling": (str,),
+        "rope_scale": (int, float),
+        "rope_freq_base": (int, float),
+        "yarn_orig_ctx": (int,),
+    }
+    if (
+        not isinstance(options, Mapping)
+        or not options.keys() <= kinds.keys()
+        or not all(isinstance(value, kinds[name]) for name, value in options.items())
+    ):
+        raise InvalidValueError(f"this is not a recipe of localspec: its rope is {options!r:.200}")
+    RuntimeConfig.of(**options)
 
 
 def _require_local(options: Any) -> None:

@@ -269,7 +269,12 @@ class Slot:
     def _origin(self, cache: SlotCache) -> dict[str, object]:
         """The properties that must be equal for a saved KV cache to be usable."""
         context = cache.sequence.context
-        return long_rope.properties(self.loaded.header, context.texts * context.n_cells) | {
+        rotated = long_rope.properties(self.loaded.header, context.texts * context.n_cells)
+        # Of a head, both: what it keeps is made of the target's rows.
+        ropes = [each.rope.options for each in (self.target.context, context)]
+        if any(ropes):
+            rotated["rope scaling"] = ropes
+        return rotated | {
             "model file": fingerprint(cache.sequence.model.path),
             "llama.cpp": library.version(),
             "kv type": cache.kv_type,

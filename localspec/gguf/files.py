@@ -32,6 +32,8 @@ _REPACKED = re.compile(r"Q4_0_\d_\d")
 _ENCODERS, _IMATRIX = "mmproj", "imatrix"
 # Drafters that lie beside their target begin with their kind, or are in a folder named after it.
 SIDECAR_KINDS = ("mtp", "eagle3", "dflash", "dspark")
+# What Gemma 4 has in the place of MTP heads, as its publisher calls it.
+_ASSISTANT = re.compile(r"(gemma-?4-.*)-assistant(?=[-_. ]|$)")
 
 
 class NotListedError(ModelNotFoundError):
@@ -65,6 +67,7 @@ class ModelFiles:
         name = self.first.rpartition("/")[2].removesuffix(".gguf")
         part = _PART.fullmatch(f"{name}.gguf")
         name = re.sub(r"[\s_-]+", "-", _QUANT.sub("", part[1] if part else name).lower())
+        name = _ASSISTANT.sub(r"\1", name)
         for kind in SIDECAR_KINDS:
             name = name.removeprefix(f"{kind}-")
         return name.strip("-. ")
@@ -88,6 +91,8 @@ def sidecar_kind(file: str) -> str | None:
     """The kind of a drafter that lies beside its target, by its path; None for other files."""
     folders, _, name = file.lower().rpartition("/")
     folder = folders.rpartition("/")[2]
+    if _ASSISTANT.search(name):
+        return "mtp"
     return next(
         (each for each in SIDECAR_KINDS if name.startswith(f"{each}-") or folder == each), None
     )

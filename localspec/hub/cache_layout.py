@@ -18,8 +18,9 @@ from huggingface_hub.file_download import are_symlinks_supported
 from huggingface_hub.utils import WeakFileLock
 
 from localspec.errors import LocalspecError
+from localspec.hub.copies import etag_of, record_copy
 from localspec.hub.listing import RemoteFile, RemoteModel
-from localspec.hub.store import blob_of, folder_of, hub_cache, snapshots
+from localspec.hub.store import folder_of, hub_cache, snapshots, snapshots_in
 from localspec.utils.format import format_bytes
 
 _LONGEST_NAME = 255
@@ -29,15 +30,19 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @dataclass(frozen=True, slots=True)
 class CachedFile:
-    """One file of a model in the cache, downloaded or not."""
+    """One file of a model in the cache, downloaded or not.
+
+    folder: of its repository. A download keeps it, whatever other spellings of the name come up.
+    """
 
     model: RemoteModel
     file: RemoteFile
+    folder: Path
 
     @property
     def path(self) -> Path:
         """The path to open the file by: its link in the snapshot."""
-        return _folder(self.model) / "snapshots" / self.model.commit / self.file.path
+        return self.folder / "snapshots" / self.model.commit / self.file.path
 
     @property
     def partial_path(self) -> Path:
@@ -64,7 +69,24 @@ class CachedFile:
     @property
     def bytes_on_disk(self) -> int:
         """Bytes of the file that need not be downloaded any more."""
-        return self.file.size if self.is_complete or self.has_blob else self.partial_size
+        known = self.is_complete or self.has_blob
+        if known or any(etag_of(copy) == self.file.etag for copy in self.copies):
+            return self.file.size
+        return self.partial_size
+
+    @property
+    def bytes_to_write(self) -> int:
+        """Bytes that have to be written yet, those of a copy included."""
+        return 0 if self.is_complete or self.has_blob else self.file.size - self.partial_size
+
+    @property
+    def copies(self) -> list[Path]:
+        """Files of other revisions that may have the same content: those of its name and size.
+
+        Where the system has no links, files are in the folders of revisions alone.
+        """
+        found = (snapshot / self.file.path for snapshot in snapshots_in(self.folder))
+        return [each for each in found if not each.is_symlink() and _size(each) == self.file.size]
 
     @contextmanager
     def locked(self, on_wait: Callable[[], None]) -> Iterator[None]:
@@ -72,8 +94,7 @@ class CachedFile:
 
         on_wait: called again and again while another process holds the lock; it may raise.
         """
-        folder = _folder(self.model)
-        lock = folder.parent / ".locks" / folder.name / f"{self.file.etag}.lock"
+        lock = self.folder.parent / ".locks" / self.folder.name / f"{self.file.etag}.lock"
         for needed in (lock, self._blob, self.path):
             needed.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as held:
@@ -97,19 +118,13 @@ class CachedFile:
         return True
 
     def take_copy(self) -> bool:
-        """Take the content as a blob from another revision; return whether one has it.
-
-        Where the system has no links, files are in the folders of revisions alone.
-        """
-        for snapshot in snapshots(self.model.repository.id):
-            there = snapshot / self.file.path
-            alike = not there.is_symlink() and _size(there) == self.file.size
-            if alike and self._is_content(there):
-                try:
-                    os.link(there, self._blob)
-                except OSError:  # a disk without hard links
-                    shutil.copyfile(there, self._blob)
-                return True
+        """Take the content as a blob from another revision; return whether one has it."""
+        for copy in filter(self._is_content, self.copies):
+            try:
+                os.link(copy, self._blob)
+            except OSError:  # a disk without hard links
+                shutil.copyfile(copy, self._blob)
+            return True
         return False
 
     def link(self, new_blob: bool) -> None:
@@ -121,14 +136,16 @@ class CachedFile:
         self.path.unlink(missing_ok=True)
         if are_symlinks_supported(hub_cache()):
             self.path.symlink_to(os.path.relpath(self._blob, self.path.parent))
-        elif new_blob:
+            return
+        if new_blob:
             self._blob.replace(self.path)
         else:
             shutil.copyfile(self._blob, self.path)
+        record_copy(self.path, self.file.etag)
 
     @property
     def _blob(self) -> Path:
-        return _folder(self.model) / "blobs" / self.file.etag
+        return self.folder / "blobs" / self.file.etag
 
     def _is_content(self, path: Path) -> bool:
         """Whether the bytes of a file are those that the Hub has."""
@@ -151,7 +168,8 @@ def cached_files(model: RemoteModel) -> list[CachedFile]:
                 f"{model.repository}: the file name {name:.60}... is longer than "
                 f"{_LONGEST_NAME} bytes, which disks do not take; choose another repository"
             )
-    return [CachedFile(model, file) for file in model.files]
+    folder = folder_of(model.repository.id)
+    return [CachedFile(model, file, folder) for file in model.files]
 
 
 def has_changed(model: RemoteModel) -> bool:
@@ -168,18 +186,18 @@ def _is_other(entry: Path, file: RemoteFile) -> bool:
     """Whether this file of a revision is complete, and has another content."""
     if not entry.is_file():
         return False
-    blob = blob_of(entry)
-    return blob.name != file.etag if blob != entry else _size(entry) != file.size
+    known = etag_of(entry)
+    return known != file.etag if known else _size(entry) != file.size
 
 
-def set_main(model: RemoteModel) -> None:
-    """Make the model's commit the newest one, in refs/main. Raises OSError."""
-    main = _folder(model) / "refs" / "main"
-    if main.is_file() and main.read_text(encoding="utf-8") == model.commit:
+def set_main(cached: CachedFile) -> None:
+    """Make the commit of a file the newest one, in refs/main. Raises OSError."""
+    main, commit = cached.folder / "refs" / "main", cached.model.commit
+    if main.is_file() and main.read_text(encoding="utf-8") == commit:
         return
     main.parent.mkdir(parents=True, exist_ok=True)
     part = main.with_name(f"main.{os.getpid()}.tmp")
-    part.write_text(model.commit, encoding="utf-8")
+    part.write_text(commit, encoding="utf-8")
     part.replace(main)
 
 
@@ -199,7 +217,7 @@ def disk_errors_explained(wanted: Sequence[CachedFile]) -> Iterator[None]:
         raise
     except OSError as error:
         if error.errno in _DISK_FULL:
-            missing = sum(each.file.size - each.bytes_on_disk for each in wanted)
+            missing = sum(each.bytes_to_write for each in wanted)
             raise LocalspecError(
                 f"the disk is full: {format_bytes(missing)} more have to go to {hub_cache()}; what "
                 "was fetched is kept; make room and pull again, or set HF_HUB_CACHE to a folder "
@@ -209,10 +227,6 @@ def disk_errors_explained(wanted: Sequence[CachedFile]) -> Iterator[None]:
             f"cannot write to {hub_cache()} ({error.strerror or error}); see to its permissions, "
             "or set HF_HUB_CACHE to a folder elsewhere"
         ) from error
-
-
-def _folder(model: RemoteModel) -> Path:
-    return folder_of(model.repository.id)
 
 
 def _size(path: Path) -> int:

@@ -2,9 +2,9 @@
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
@@ -17,14 +17,16 @@ from localspec.hub.cache_layout import (
     set_main,
 )
 from localspec.hub.listing import RemoteModel
-from localspec.hub.retry import Arrivals
+from localspec.hub.retry import SILENCE, Arrivals
 from localspec.hub.store import hub_cache
-from localspec.hub.transfer import Transfer, TransferState, TransferStopped
+from localspec.hub.transfer import Report, Transfer, TransferState, TransferStopped
 from localspec.utils.format import format_bytes
 
 _CONNECTIONS = 4
 _REPORT_INTERVAL = 0.1  # seconds, per file
 _STOP_TIMEOUT = 0.5  # seconds that a thread gets to end
+# States in which the server has to send something.
+_SERVER = ("asking", "fetching")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class FileProgress:
     """The progress of one file.
 
     file: its path in the repository. repository: with the quantisation, as a user names it.
-    done: bytes on disk, of total.
+    done: bytes on disk, of total. reason: why it waits.
     """
 
     file: str
@@ -40,6 +42,7 @@ class FileProgress:
     done: int
     total: int
     state: TransferState
+    reason: str = ""
 
 
 def bytes_on_disk(model: RemoteModel) -> int:
@@ -70,16 +73,17 @@ def download(
     whether to stop. What was downloaded is kept, whatever is raised: KeyboardInterrupt when
     cancelled, HubError, ModelNotFoundError, or LocalspecError for a disk that is full or read-only.
     """
-    wanted = [file for model in models for file in cached_files(model)]
+    files = [cached_files(model) for model in models]
+    wanted = [each for of_model in files for each in of_model]
     workers = _Workers(wanted)
     try:
         workers.follow(report, cancelled)
     finally:
         workers.stop()
     with disk_errors_explained(wanted):
-        for model in models:
-            set_main(model)
-    return [cached_files(model)[0].path for model in models]
+        for first, *_ in files:
+            set_main(first)
+    return [first.path for first, *_ in files]
 
 
 class _Workers:
@@ -92,6 +96,10 @@ class _Workers:
         self._messages: queue.SimpleQueue[FileProgress | BaseException] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._arrivals = Arrivals()
+        # By file: the latest report of its transfer, and when it came.
+        self._latest: dict[tuple[str, str], tuple[FileProgress, float]] = {}
+        # Files of which it was said that nothing comes.
+        self._told_silent: set[tuple[str, str]] = set()
         for file in wanted:
             self._waiting.put(file)
         # Daemons, because a thread that waits for a silent server must not keep the process alive.
@@ -111,8 +119,25 @@ class _Workers:
                 message = self._messages.get(timeout=_REPORT_INTERVAL)
                 if isinstance(message, BaseException):
                     raise message
+                key = message.repository, message.file
+                self._latest[key] = message, monotonic()
+                if message.state == "fetching":
+                    self._told_silent.discard(key)
                 report(message)
                 self._unfinished -= message.state == "done"
+            for silent in self._silent():
+                report(silent)
+
+    def _silent(self) -> Iterator[FileProgress]:
+        """Yield the files whose server has just become silent; the first time with a reason."""
+        for key, (progress, since) in self._latest.items():
+            if progress.state in _SERVER and monotonic() - since >= SILENCE:
+                told = key in self._told_silent
+                why = "" if told else f"nothing has come from the server for {SILENCE:.0f} s"
+                self._told_silent.add(key)
+                silent = replace(progress, state="silent", reason=why)
+                self._latest[key] = silent, since
+                yield silent
 
     def stop(self) -> None:
         """Tell the threads to end, and wait a moment; one may go on until its server answers."""
@@ -135,16 +160,16 @@ class _Workers:
                     self._messages.put(error)
                     return
 
-    def _reporter(self, cached: CachedFile) -> Callable[[TransferState, int], None]:
+    def _reporter(self, cached: CachedFile) -> Report:
         """Return the `report` of a file's transfer, which drops most reports of chunks."""
         file, repository = cached.file, str(cached.model.repository)
         last: tuple[TransferState, float] = ("waiting", 0.0)
 
-        def report(state: TransferState, done: int) -> None:
+        def report(state: TransferState, done: int, reason: str) -> None:
             nonlocal last
             if state == last[0] != "done" and monotonic() - last[1] < _REPORT_INTERVAL:
                 return
             last = (state, monotonic())
-            self._messages.put(FileProgress(file.path, repository, done, file.size, state))
+            self._messages.put(FileProgress(file.path, repository, done, file.size, state, reason))
 
         return report

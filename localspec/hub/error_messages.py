@@ -18,9 +18,17 @@ from huggingface_hub.utils import httpx
 
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
 from localspec.hub.address import endpoint_host, without_login
-from localspec.hub.retry import UnreachableError, server_delay
+from localspec.hub.retry import UnreachableError, distrust, server_delay
 
-__all__ = ["SILENT", "endpoint_name", "explain", "httpx", "require_usable_proxies", "unreachable"]
+__all__ = [
+    "SILENT",
+    "endpoint_name",
+    "explain",
+    "httpx",
+    "reason",
+    "require_usable_proxies",
+    "unreachable",
+]
 
 
 class NotShownError(ModelNotFoundError):
@@ -49,7 +57,7 @@ def explain(error: Exception, repository: str) -> LocalspecError:
         return HubError(f"{repository} cannot be fetched: HF_HUB_OFFLINE forbids it; unset it")
     host = _host(error)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
-        return unreachable(host, _no_connection(error))
+        return _explain_connection(error, host)
     if isinstance(error, httpx.TimeoutException):
         return HubError(
             f"{host} does not answer; try again later, what was fetched is kept "
@@ -63,6 +71,21 @@ def explain(error: Exception, repository: str) -> LocalspecError:
     return HubError(
         f"{host} cannot be asked ({type(error).__name__}); check HF_ENDPOINT and the proxy settings"
     )
+
+
+def reason(error: Exception) -> str:
+    """Return why a request has failed, in some words, for an error after which it is sent again."""
+    host = _host(error)
+    if isinstance(error, HfHubHTTPError):
+        status = error.response.status_code
+        if status == 429:
+            return f"{host} got too many requests (429)"
+        return f"{host} has an error ({status})"
+    if isinstance(error, UnreachableError | httpx.ConnectError | httpx.ProxyError):
+        return f"there is no connection to {host}"
+    if isinstance(error, httpx.TimeoutException):
+        return f"{host} does not answer"
+    return f"the connection to {host} broke"
 
 
 def unreachable(host: str, why: object) -> UnreachableError:
@@ -84,10 +107,15 @@ def require_usable_proxies() -> None:
             )
 
 
-def _no_connection(error: Exception) -> object:
+def _explain_connection(error: Exception, host: str) -> HubError:
+    if why := distrust(error):
+        return HubError(
+            f"the certificate of {host} is not trusted ({why}); if a proxy or a mirror of yours "
+            "signs it, set SSL_CERT_FILE to the file with its certificate; if not, check the clock"
+        )
     if isinstance(error, httpx.ProxyError):  # whose text is the proxy's
-        return "the proxy in use does not connect to it"
-    return SILENT if isinstance(error, httpx.ConnectTimeout) else error
+        return unreachable(host, "the proxy in use does not connect to it")
+    return unreachable(host, SILENT if isinstance(error, httpx.ConnectTimeout) else error)
 
 
 def _explain_status(error: HfHubHTTPError, repository: str) -> LocalspecError:

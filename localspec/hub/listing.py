@@ -11,14 +11,23 @@ from huggingface_hub.utils import build_hf_headers
 
 from localspec.errors import HubError
 from localspec.gguf.files import ModelFiles, choose_model
-from localspec.hub.error_messages import endpoint_name, explain, httpx, require_usable_proxies
-from localspec.hub.reachability import require_answer
+from localspec.hub import store
+from localspec.hub.error_messages import (
+    endpoint_name,
+    explain,
+    httpx,
+    reason,
+    require_usable_proxies,
+)
+from localspec.hub.reachability import require_answer, silence_told
 from localspec.hub.reference import Repository
 from localspec.hub.retry import retry_delay
+from localspec.utils.progress import report_progress
 
+# What the Hub calls a content: a hash of git, or a sha256.
+HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _NO_CONNECTION = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
-_ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class BadFileError(HubError):
@@ -49,13 +58,16 @@ class RemoteModel:
     """A model as its repository on the Hub has it now.
 
     repository: with the quantisation that was chosen. commit: the hash of main. names: the paths
-    of its files in the repository; files: the same files, in the same order.
+    of its files in the repository; files: the same files, in the same order. hashes: of all files
+    of the repository. new_name: of a repository that was renamed since it got this one.
     """
 
     repository: Repository
     commit: str
     names: ModelFiles
     files: tuple[RemoteFile, ...]
+    hashes: frozenset[str]
+    new_name: str | None = None
 
     @property
     def size(self) -> int:
@@ -68,11 +80,13 @@ class RemoteRepository:
     """A repository as the Hub lists it now.
 
     id: with the capitals that the Hub gives it. commit: the hash of main. siblings: files by path.
+    new_name: as in `RemoteModel`.
     """
 
     id: str
     commit: str
     siblings: Mapping[str, RepoSibling]
+    new_name: str | None = None
 
     def model(self, quant: str | None) -> RemoteModel:
         """Return the model of a quantisation or a file, as `choose_model` does.
@@ -92,7 +106,8 @@ class RemoteRepository:
 
     def _described(self, chosen: Repository, names: ModelFiles) -> RemoteModel:
         files = tuple(_remote_file(self.siblings[path], self.id) for path in names.paths)
-        return RemoteModel(chosen, self.commit, names, files)
+        hashes = frozenset(map(_hash, self.siblings.values()))
+        return RemoteModel(chosen, self.commit, names, files, hashes, self.new_name)
 
 
 def look_up(wanted: Repository) -> RemoteModel:
@@ -116,8 +131,11 @@ def list_files(wanted: Repository) -> RemoteRepository:
         raise HubError(f"{endpoint_name()} does not answer as the Hub does; check HF_ENDPOINT")
     siblings = {sibling.rfilename: sibling for sibling in found.siblings or ()}
     # The Hub takes names in any case; under another name it answers for one that was renamed.
-    id = found.id if found.id.lower() == wanted.id.lower() else wanted.id
-    return RemoteRepository(id, found.sha or "", siblings)
+    if found.id.lower() == wanted.id.lower():
+        return RemoteRepository(found.id, found.sha or "", siblings)
+    if store.folder_of(found.id).is_dir() and not store.folder_of(wanted.id).is_dir():
+        store.record_alias(wanted.id, found.id)
+    return RemoteRepository(wanted.id, found.sha or "", siblings, found.id)
 
 
 def token_headers() -> dict[str, str]:
@@ -142,15 +160,17 @@ def _model_info(repository: str) -> ModelInfo:
     failures = 0
     while True:
         try:
-            return HfApi(library_name="localspec").model_info(
-                repository, files_metadata=True, timeout=constants.HF_HUB_ETAG_TIMEOUT
-            )
+            with silence_told(endpoint_name()):
+                return HfApi(library_name="localspec").model_info(
+                    repository, files_metadata=True, timeout=constants.HF_HUB_ETAG_TIMEOUT
+                )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             failures += 1
             seconds = retry_delay(error, failures)
             # Without any connection there is no retry: the user learns of it at once.
             if seconds is None or isinstance(error, _NO_CONNECTION):
                 raise explain(error, repository) from error
+            report_progress(f"{reason(error)}; asked again in {seconds:g} s")
             time.sleep(seconds)
         except (ValueError, TypeError, KeyError) as error:
             raise HubError(
@@ -167,6 +187,10 @@ def _name_in(names: ModelFiles, quant: str | None) -> str | None:
     return quant if by_path else names.quant or quant
 
 
+def _hash(sibling: RepoSibling) -> str:
+    return (sibling.lfs and sibling.lfs.sha256) or sibling.blob_id or ""
+
+
 def _remote_file(sibling: RepoSibling, repository: str) -> RemoteFile:
     """Return a listed file. Raises BadFileError for a path that is not safe on this disk."""
     path, lfs = sibling.rfilename, sibling.lfs
@@ -177,7 +201,7 @@ def _remote_file(sibling: RepoSibling, repository: str) -> RemoteFile:
         raise BadFileError(
             f"{repository} lists a file called {path!r}, which may not be a name here"
         )
-    if not file.size or not _ETAG.fullmatch(file.etag):
+    if not file.size or not HASH.fullmatch(file.etag):
         raise BadFileError(
             f"{endpoint_name()} does not say the size and the hash of {path} of {repository}"
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec.gguf.files import bytes_of
-from localspec.hub.store import folder_of, spelled
+from localspec.hub.store import folder_of
 from localspec.utils.paths import cache_file
 from localspec.utils.stored_json import stored, try_to_store
 
@@ -68,4 +68,4 @@ def _model_and_total(record: Any) -> tuple[str, int]:
 
 
 def _record_file(repository: str, blob: str) -> Path:
-    return cache_file("downloads", [spelled(repository), blob])
+    return cache_file("downloads", [repository.lower(), blob])

@@ -14,7 +14,11 @@ from localspec.gguf.files import bytes_of
 from localspec.hub import shared_blobs, store
 from localspec.hub.partial_files import PartialFile, partial_files
 
-_LOCK_SECONDS = 2.0
+_LOCK_SECONDS, _MOMENT = 2.0, 0.1
+# Letters of the hash of a large file; a mirror may give one of git, which names no partial file.
+_SHA256 = 64
+# Windows deletes no file that a program has open.
+_IN_USE = "end the programs that use it, or " if os.name == "nt" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +93,44 @@ def remove(planned: RemovalPlan) -> None:
     except OSError as error:
         raise LocalspecError(
             f"{error.filename or folder} cannot be deleted: {error.strerror or error}; "
-            "check its permissions"
+            f"{_IN_USE}check its permissions"
         ) from error
+
+
+def remove_outdated(repository: str, current: Collection[str]) -> int:
+    """Delete partial files of contents that the Hub has no longer; return their bytes.
+
+    No download continues them. current: the hashes of all files of the repository on the Hub now.
+    What another process holds stays, and all where the Hub, or a mirror, does not tell every hash.
+    """
+    if "" in current or not any(len(each) == _SHA256 for each in current):
+        return 0
+    freed, locks = 0, _locks(repository)
+    for part in partial_files(repository):
+        if part.blob in current or not part.resumable:
+            continue
+        with suppress(OSError), WeakFileLock(locks / f"{part.blob}.lock", timeout=_MOMENT):
+            size = part.size
+            part.path.unlink()
+            freed += size
+    return freed
 
 
 @contextmanager
 def _locked(planned: RemovalPlan) -> Iterator[None]:
     """Hold the locks of huggingface_hub, so that nothing to be deleted is downloaded meanwhile."""
-    folder = store.hub_cache() / ".locks" / store.folder_of(planned.repository).name
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _locks(planned.repository)
     with ExitStack() as locks:
         for name in sorted({blob.name.partition(".")[0] for blob in planned.blobs}):
             locks.enter_context(WeakFileLock(folder / f"{name}.lock", timeout=_LOCK_SECONDS))
         yield
+
+
+def _locks(repository: str) -> Path:
+    """Return the folder of a repository's locks, which exists then. Raises OSError."""
+    folder = store.hub_cache() / ".locks" / store.folder_of(repository).name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -14,6 +14,8 @@ MAX_RETRIES = 5
 FIRST_DELAY, LONGEST_DELAY = 0.5, 8.0
 # Seconds for which a download that has begun waits for the network, and its longest delay.
 _PATIENCE, _PATIENT_DELAY = 15 * 60.0, 30.0
+# Seconds without an answer after which it is said that the server is silent.
+SILENCE = 5.0
 # Seconds; where the server asks for a longer delay, there is no retry.
 _LONGEST_SERVER_DELAY = 60.0
 # 416: the partial file is longer than the file on the server; the next attempt begins anew.
@@ -22,6 +24,8 @@ _TEMPORARY = (408, 416, 429, 500, 502, 503, 504)
 _NO_ANSWER = httpx.TimeoutException | httpx.NetworkError | httpx.RemoteProtocolError
 # The answer of a proxy that wants a login, or allows no connection to this server.
 _REFUSED = re.compile(r"4\d\d\b")
+# How Python words that a certificate is not trusted, and why.
+_DISTRUST = re.compile(r"certificate verify failed: (.+?)\.?(?: \(_ssl\.c|$)")
 
 
 class UnreachableError(HubError):
@@ -86,7 +90,15 @@ def _is_temporary(error: Exception) -> bool:
     return _is_away(error)
 
 
+def distrust(error: Exception) -> str | None:
+    """Return why the certificate of a server is not trusted; None for every other error."""
+    found = _DISTRUST.search(str(error)) if isinstance(error, httpx.ConnectError) else None
+    return found[1] if found else None
+
+
 def _is_away(error: Exception) -> bool:
+    if distrust(error):
+        return False
     if isinstance(error, httpx.ProxyError):
         return not _REFUSED.match(str(error))
     return isinstance(error, _NO_ANSWER | UnreachableError)

@@ -168,13 +168,32 @@ def spelled(repository: str) -> str:
 
     The Hub takes names in any case, so a repository may be here as somebody wrote it.
     """
-    return repository if _folder_named(repository).is_dir() else _spellings(repository)[0]
+    with suppress(OSError):
+        # Listed, because a disk that ignores capitals finds a folder by any spelling.
+        if _folder_named(repository).name in os.listdir(hub_cache()):
+            return repository
+    return _spellings(repository)[0]
 
 
 def _spellings(repository: str) -> list[str]:
-    """Return the names in the cache that differ in capitals only, the given one first."""
-    found = [name for name in repositories() if name.lower() == repository.lower()]
-    return sorted(found, key=lambda name: name != repository) or [repository]
+    """Return the names in the cache that differ in capitals only, the given one first.
+
+    Then those of `record_alias`.
+    """
+    alias = stored(_alias_file(repository), str)
+    known = [name for name in (repository.lower(), alias) if name]
+    found = [name for name in repositories() if name.lower() in known]
+    order = {name: (known.index(name.lower()), name != repository) for name in found}
+    return sorted(found, key=lambda name: order[name]) or [repository]
+
+
+def record_alias(name: str, here: str) -> None:
+    """Record that a name means the repository that is here as another one: the Hub renamed it."""
+    try_to_store(_alias_file(name), here.lower())
+
+
+def _alias_file(name: str) -> Path:
+    return cache_file("aliases", [name.lower()])
 
 
 def _folder_named(repository: str) -> Path:
@@ -183,14 +202,18 @@ def _folder_named(repository: str) -> Path:
 
 def snapshots(repository: str) -> Iterator[Path]:
     """Yield the folders of a repository's revisions on disk: main first, then from the newest."""
-    folder = folder_of(repository)
+    yield from snapshots_in(folder_of(repository))
+
+
+def snapshots_in(folder: Path) -> list[Path]:
+    """Return the same of a repository's folder."""
     try:
         main = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         main = ""
     found = _folders(folder / "snapshots")
     found.sort(key=lambda path: (path.name == main, path.stat().st_mtime), reverse=True)
-    yield from found
+    return found
 
 
 def blob_of(entry: Path) -> Path:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from huggingface_hub import constants, get_hf_file_metadata, get_session, hf_hub_url
 from huggingface_hub.errors import OfflineModeIsEnabled
@@ -19,14 +19,16 @@ from huggingface_hub.utils import hf_raise_for_status
 
 from localspec.errors import HubError
 from localspec.hub.cache_layout import CachedFile
-from localspec.hub.error_messages import explain, httpx
-from localspec.hub.listing import token_headers
+from localspec.hub.error_messages import explain, httpx, reason
+from localspec.hub.listing import HASH, token_headers
 from localspec.hub.partial_files import record_download
 from localspec.hub.reachability import require_answer
 from localspec.hub.retry import Arrivals, UnreachableError, WrongAnswer, retry_delay
 
-# Waiting is for the lock of another process, or for the next attempt.
-TransferState = Literal["waiting", "fetching", "checking", "done"]
+# Asking: the server has sent nothing yet; silent: nothing for some seconds. Waiting is for the lock
+# of another process, or for the next attempt.
+TransferState = Literal["asking", "waiting", "silent", "fetching", "checking", "done"]
+Report = Callable[[TransferState, int, str], None]
 # Bytes per request: the Hub's storage sends no answer above 50 GB.
 MAX_REQUEST_BYTES = 40_000_000_000
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-")
@@ -39,14 +41,14 @@ class TransferStopped(Exception):
 class Transfer:
     """Downloads one file.
 
-    report: called with the state and the bytes on disk. stop: ends the transfer soon after it is
-    set. arrivals: shared by all transfers of a download.
+    report: called with the state, the bytes on disk and the reason for waiting, else "". stop: ends
+    the transfer soon after it is set. arrivals: shared by all transfers of a download.
     """
 
     def __init__(
         self,
         cached: CachedFile,
-        report: Callable[[TransferState, int], None],
+        report: Report,
         stop: Event,
         arrivals: Arrivals,
     ) -> None:
@@ -66,13 +68,20 @@ class Transfer:
         """
         cached = self._cached
         if not cached.is_complete:
-            with cached.locked(self._wait):
+            with cached.locked(lambda: self._wait("another process fetches it")):
                 if not cached.is_complete:  # another process may have fetched it meanwhile
                     new_blob = not cached.has_blob
-                    if new_blob and not cached.take_copy():
+                    if new_blob and not self._take_copy():
                         self._fetch()
                     cached.link(new_blob)
-        self._report("done", cached.file.size)
+        self._report("done", cached.file.size, "")
+
+    def _take_copy(self) -> bool:
+        """Take the content from another revision, as soon as its hash is right, if one has it."""
+        if not self._cached.copies:
+            return False
+        self._report("checking", self._cached.file.size, "")
+        return self._cached.take_copy()
 
     def _fetch(self) -> None:
         """Download and check the hash; once more where a continued download turns out wrong."""
@@ -81,7 +90,7 @@ class Transfer:
         while True:
             continued = self._cached.partial_size > 0
             self._receive()
-            self._report("checking", file.size)
+            self._report("checking", file.size, "")
             if self._cached.accept_partial():
                 return
             if not continued:
@@ -98,6 +107,7 @@ class Transfer:
         self._furthest = cached.partial_size
         while cached.partial_size < cached.file.size:
             before, self._sent = self._furthest, False
+            self._report("asking", cached.bytes_on_disk, "")
             try:
                 self._receive_some()
             except (httpx.HTTPError, OfflineModeIsEnabled, UnreachableError) as error:
@@ -109,7 +119,7 @@ class Transfer:
                     if isinstance(error, UnreachableError):
                         raise
                     raise explain(error, self._repository) from error
-                self._wait(seconds)
+                self._wait(f"{reason(error)}; asked again in {seconds:g} s", seconds)
 
     def _receive_some(self) -> None:
         """Send one request, and write the chunks of the answer as they come."""
@@ -135,32 +145,32 @@ class Transfer:
         if at > self._furthest:  # and not again what came before the server began anew
             self._furthest = at
             self._arrivals.note()
-        self._report("fetching", at)
+        self._report("fetching", at, "")
 
     @contextmanager
     def _response(self, start: int, end: int) -> Iterator[httpx.Response]:
         """Ask the Hub where the content is now, request these bytes there, and yield the answer.
 
         All bytes are requested if that content is not the one that the partial download began as.
+        A mirror may say nothing of its hash; then the one of the whole file tells.
         """
         headers, timeout = token_headers(), constants.HF_HUB_DOWNLOAD_TIMEOUT
         found = get_hf_file_metadata(self._url, headers=headers, timeout=timeout)
-        if urlsplit(found.location).netloc != urlsplit(self._url).netloc:
+        location = urljoin(self._url, found.location)
+        if urlsplit(location).netloc != urlsplit(self._url).netloc:
             # A storage of its own, whose address is signed: the token is the Hub's alone.
             headers.pop("authorization", None)
             if self._arrivals.silence is None:
-                require_answer(found.location)
-        if found.etag == self._cached.file.etag:
+                require_answer(location)
+        if found.etag == self._cached.file.etag or not HASH.fullmatch(found.etag or ""):
             headers["Range"] = f"bytes={start}-{end - 1}"
         headers["Accept-Encoding"] = "identity"
-        with get_session().stream(
-            "GET", found.location, headers=headers, timeout=timeout
-        ) as answer:
+        with get_session().stream("GET", location, headers=headers, timeout=timeout) as answer:
             hf_raise_for_status(answer)
             yield answer
 
-    def _wait(self, seconds: float = 0.0) -> None:
-        self._report("waiting", self._cached.bytes_on_disk)
+    def _wait(self, why: str, seconds: float = 0.0) -> None:
+        self._report("waiting", self._cached.bytes_on_disk, why)
         if self._stop.wait(seconds):
             raise TransferStopped
 

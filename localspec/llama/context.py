@@ -14,6 +14,7 @@ from localspec.llama.hidden_states import HiddenStates, output_wanted
 from localspec.llama.logits import Logits
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
+from localspec.llama.rope import UNSCALED, RopeScaling
 from localspec.llama.sequence import KVSequence, sequence_of
 from localspec.speculation.draft import MAX_DEPTH
 from localspec.speculation.passes import Pass, Scores
@@ -33,12 +34,11 @@ class Context:
     window keep the whole text; else their cells are used again behind the window, in an order that
     depends on which drafts were rejected, and attention adds in the order of the cells. snapshots:
     how many tokens of a pass a recurrent model can roll back without a checkpoint, if the library
-    supports that. ubatch: the most rows that are computed at once; None: the usual number.
+    supports that. ubatch: the most rows computed at once; None: the usual number. rope: see there.
 
     n_cells: the most tokens of one text, padding of a pass included. rollback: how texts can be cut
     back. splits_unequal: whether the library computes passes of different numbers of rows one after
     the other, also in one decode: recurrent layers do. The context is freed with its last text.
-
     sequences: the texts in it. chunk: the most rows of a decode. hidden: the hidden rows of its
     layers. head_contexts: those of heads that draft for its texts: they use this one, and are freed
     before it. block_size: the rows of the one pass of a draft, where a draft takes one pass.
@@ -66,17 +66,18 @@ class Context:
         swa_full: bool = False,
         snapshots: int = 0,
         ubatch: int | None = None,
+        rope: RopeScaling = UNSCALED,
     ) -> None:
-        self.model, self.snapshots = model, snapshots
+        self.model, self.snapshots, self.rope = model, snapshots, rope
         self.n_vocab = model.n_vocab
         self.rollback = Rollback.PARTIAL
-        self.n_cells, self.texts, self.branches = n_ctx, texts, branches
+        self.n_cells, self._n_ctx, self.texts, self.branches = n_ctx, n_ctx, texts, branches
         self.head_contexts: list[Context] = []
         self.has_failed, self.failures, self.renewals = False, 0, 0
-        self._n_ctx = n_ctx
-        self._options: dict[str, Any] = {"threads": threads, "flash_attention": flash_attention}
-        self._options |= {"kv_type": kv_type, "swa_full": swa_full}
-        self._options |= {"snapshots": snapshots, "ubatch": ubatch}
+        self._shared: dict[str, Any] = {"flash_attention": flash_attention, "kv_type": kv_type}
+        self._shared |= {"swa_full": swa_full, "rope": rope}
+        self._options = {**self._shared, "threads": threads, "snapshots": snapshots}
+        self._options["ubatch"] = ubatch
         self.ubatch, self.chunk = ubatch, ubatch or self.chunk
         self.sequences: list[KVSequence] = []
         self._handle: Any = self.new_handle(texts)
@@ -109,7 +110,7 @@ class Context:
     @property
     def window(self) -> int:
         """The size of the sliding window in tokens, behind which cells are used again; 0: none."""
-        return 0 if self._options["swa_full"] else self.model.sliding_window
+        return 0 if self._shared["swa_full"] else self.model.sliding_window
 
     @property
     def splits_unequal(self) -> bool:
@@ -164,8 +165,7 @@ class Context:
 
     def shape(self, threads: int) -> dict[str, Any]:
         """The arguments for a context that reads this cache. threads: of its own."""
-        options = {name: self._options[name] for name in ("flash_attention", "kv_type", "swa_full")}
-        return {**options, "threads": threads, "n_ctx": self._n_ctx}
+        return {**self._shared, "threads": threads, "n_ctx": self._n_ctx}
 
     def leave(self, sequence: KVSequence) -> None:
         """Remove a text; the context is freed with the last one."""

@@ -7,6 +7,7 @@ import llama_cpp
 from localspec.errors import ModelLoadError, OutOfMemoryError
 from localspec.llama import lack_of_memory, library
 from localspec.llama.model import Model
+from localspec.llama.rope import UNSCALED, RopeScaling
 from localspec.speculation.draft import MAX_DEPTH
 
 # ggml's type of keys and values, or of both.
@@ -35,6 +36,7 @@ def context_params(
     texts: int = 1,
     branches: int = 0,
     ubatch: int | None = None,
+    rope: RopeScaling = UNSCALED,
 ) -> Any:
     """The library's parameters for a context; the arguments are those of Context."""
     params = llama_cpp.llama_context_default_params()
@@ -54,6 +56,7 @@ def context_params(
     keys_and_values = kv_type if isinstance(kv_type, tuple) else (kv_type, kv_type)
     params.type_k, params.type_v = keys_and_values
     params.no_perf = True
+    rope.apply(params)
     return params
 
 

@@ -12,6 +12,7 @@ from localspec.llama.context import Context
 from localspec.llama.context_params import KVType, new_context
 from localspec.llama.hidden_states import HiddenStates
 from localspec.llama.model import Model
+from localspec.llama.rope import UNSCALED, RopeScaling
 from localspec.llama.sequence import KVSequence, sequence_of
 from localspec.speculation.passes import Pass, Scores
 
@@ -78,6 +79,7 @@ class HeadContext(Context):
         flash_attention: bool | None = None,
         kv_type: KVType = llama_cpp.GGML_TYPE_F16,
         swa_full: bool = False,
+        rope: RopeScaling = UNSCALED,
     ) -> None:
         self._target = target
         self._encoder_width = encoder_width
@@ -96,6 +98,7 @@ class HeadContext(Context):
             flash_attention=flash_attention,
             kv_type=kv_type,
             swa_full=swa_full,
+            rope=rope,
         )
         target.head_contexts.append(self)
 

@@ -14,9 +14,12 @@ from localspec.llama import lack_of_memory, library
 from localspec.llama.compute_thread import OwnThread
 from localspec.llama.fim_tokens import FimTokens
 from localspec.llama.model_params import model_params
-from localspec.llama.placement import DEFAULT, SPLIT_MODES, Placement
+from localspec.llama.placement import DEFAULT, LOAD_MODES, SPLIT_MODES, Placement
 from localspec.utils.closing import Closing
 from localspec.utils.progress import report_progress
+
+# What the library logs where the system does not let it lock memory.
+_NOT_LOCKED = "failed to mlock"
 
 
 class Model(Closing):
@@ -24,12 +27,13 @@ class Model(Closing):
 
     path: the file, whose header was checked by `gguf.check`. placement: where its layers are. mtp:
     whether its heads of multi-token prediction are loaded too, if it has any. chat_template: in
-    place of that of the GGUF.
+    place of that of the GGUF. load_mode: one of LOAD_MODES.
 
     n_vocab: number of tokens. n_ctx_train: tokens of context in training. size: bytes of the
     weights. is_offloaded: whether layers are on a GPU or a worker. sliding_window: in tokens; 0
     where every layer attends to the whole text. thread: that computes its passes beside those of
-    other models; None: see compute_thread.
+    other models; None: see compute_thread. is_unlocked: whether the system refuses to keep it in
+    memory, as the mode asks.
 
     Raises ModelLoadError, InvalidValueError for a device that is not here, and WorkerError if a
     worker cannot be used.
@@ -42,6 +46,7 @@ class Model(Closing):
         *,
         mtp: bool = False,
         chat_template: str | None = None,
+        load_mode: str = LOAD_MODES[0],
     ) -> None:
         self.path = path
         self.placement = placement
@@ -49,7 +54,7 @@ class Model(Closing):
         self._given_template = chat_template
         self.thread: OwnThread | None = None
         self._handle: Any = None
-        params = model_params(placement, mtp=mtp)
+        params = model_params(placement, mtp=mtp, load_mode=load_mode)
         self.is_offloaded = params.is_offloaded
         self._workers = params.workers
         library.clear_log()
@@ -66,6 +71,7 @@ class Model(Closing):
             raise
         if not self._handle:
             raise self._load_error()
+        self.is_unlocked = "mlock" in load_mode and _NOT_LOCKED in library.logged()
         self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
         self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(self._handle))
         self.size = int(llama_cpp.llama_model_size(self._handle))

@@ -11,13 +11,21 @@ from localspec.errors import InvalidValueError
 from localspec.llama import extra_buffers, unfit_gpus
 from localspec.llama.devices import can_offload, gpu_pointers, usual_gpus
 from localspec.llama.library import required_symbol
-from localspec.llama.placement import SPLIT_MODES, Placement, is_address
+from localspec.llama.placement import LOAD_MODES, SPLIT_MODES, Placement, is_address
 from localspec.llama.workers import Worker, connect
 from localspec.workers.address import parse_address
 
 _SPLIT_MODES = {
     "layer": llama_cpp.LLAMA_SPLIT_MODE_LAYER,
     "row": llama_cpp.LLAMA_SPLIT_MODE_ROW,
+}
+_LOAD_MODES = {
+    "auto": llama_cpp.LLAMA_LOAD_MODE_AUTO,
+    "none": llama_cpp.LLAMA_LOAD_MODE_NONE,
+    "mmap": llama_cpp.LLAMA_LOAD_MODE_MMAP,
+    "mlock": llama_cpp.LLAMA_LOAD_MODE_MLOCK,
+    "mmap+mlock": llama_cpp.LLAMA_LOAD_MODE_MMAP_MLOCK,
+    "dio": llama_cpp.LLAMA_LOAD_MODE_DIRECT_IO,
 }
 
 
@@ -41,7 +49,9 @@ class _Override(ctypes.Structure):
     _fields_ = (("pattern", ctypes.c_char_p), ("buffer_type", ctypes.c_void_p))
 
 
-def model_params(placement: Placement, *, mtp: bool = False) -> ModelParams:
+def model_params(
+    placement: Placement, *, mtp: bool = False, load_mode: str = LOAD_MODES[0]
+) -> ModelParams:
     """Return the parameters for loading a model; the arguments are those of Model.
 
     Raises InvalidValueError for a device that is not here, WorkerError and ModelLoadError.
@@ -56,6 +66,7 @@ def model_params(placement: Placement, *, mtp: bool = False) -> ModelParams:
     values.split_mode = _SPLIT_MODES[placement.split_mode if is_split else SPLIT_MODES[0]]
     values.use_extra_bufts = extra_buffers.usable()
     values.load_mtp = mtp
+    values.load_mode = _LOAD_MODES[load_mode]
     params = ModelParams(values, workers, offloads and placement.gpu_layers != 0)
     if devices is not None:
         pointers = [pointer for each in devices.values() for pointer in each]

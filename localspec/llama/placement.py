@@ -9,6 +9,8 @@ from localspec.workers.address import Address, parse_addresses
 # How several devices share a model: whole layers, or the rows of each matrix. With rows, llama.cpp
 # loads a model on SYCL alone; it has given them up for CUDA.
 SPLIT_MODES = ("layer", "row")
+# How a file gets into memory, by llama.cpp's names; dio reads past the system's cache.
+LOAD_MODES = ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")
 # The names of the processor, which is used in any case.
 _PROCESSOR = ("none", "cpu")
 # Far more than models have.

@@ -14,6 +14,7 @@ import llama_cpp
 from localspec.errors import LocalspecError
 from localspec.llama.context_params import new_context
 from localspec.llama.model import Model
+from localspec.llama.rope import UNSCALED, RopeScaling
 from localspec.sampling.params import SamplingParams
 from localspec.utils.closing import Closing
 
@@ -29,13 +30,16 @@ class Decoded:
 class ReferenceLoop(Closing):
     """A context of the library with its default settings.
 
-    n_ctx: the context size in tokens. threads: CPU threads. Raises ModelLoadError if memory is too
-    small.
+    n_ctx: the context size in tokens. threads: CPU threads. rope: as in Context. Raises
+    ModelLoadError if memory is too small.
     """
 
-    def __init__(self, model: Model, *, n_ctx: int, threads: int) -> None:
+    def __init__(
+        self, model: Model, *, n_ctx: int, threads: int, rope: RopeScaling = UNSCALED
+    ) -> None:
         params = llama_cpp.llama_context_default_params()
         params.n_ctx, params.n_threads, params.n_threads_batch = n_ctx, threads, threads
+        rope.apply(params)
         self._handle = new_context(model, params)
 
     def generate(

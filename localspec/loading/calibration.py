@@ -195,7 +195,7 @@ def _file(
     # compiling kernels with them.
     places = runtime.placement, runtime.drafter_placement or runtime.placement
     settled = ["settled", 3] if any(map(computes_on_gpu, places)) else []
-    options = asdict(replace(runtime, ubatch=runtime.ubatch or CHUNK))
+    options = replace(runtime, ubatch=runtime.ubatch or CHUNK).costs_depend_on
     return cache_file("costs", [files, *ways, snapshots, machine, options, build, *settled])
 
 

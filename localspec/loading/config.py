@@ -1,7 +1,7 @@
 """RuntimeConfig: devices, memory and threads of the models; EngineConfig: what to load."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,15 @@ from localspec.llama.context_params import CHUNK, LEAST_CHUNK, MOST_CHUNK
 from localspec.llama.devices import usual_gpus
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
-from localspec.llama.placement import DEFAULT, SPLIT_MODES, Placement, for_head, parse_devices
+from localspec.llama.placement import (
+    DEFAULT,
+    LOAD_MODES,
+    SPLIT_MODES,
+    Placement,
+    for_head,
+    parse_devices,
+)
+from localspec.llama.rope import UNSCALED, RopeScaling, require_scale
 from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
 from localspec.memory.drafter_places import drafter_places
@@ -26,6 +34,7 @@ from localspec.memory.kv_types import (
     names_of,
     needs_flash_attention,
     require_fits,
+    shortest,
 )
 from localspec.utils.cores import performance_cores
 
@@ -61,6 +70,9 @@ class RuntimeConfig:
         draft models, as in `memory.kv_types`.
     ubatch: how many tokens of a prompt the target reads in one pass; None: as many as suit the
         place that it is in, and fit.
+    rope: of the target, and of drafters of its family. draft_rope_scale: of draft models; None: see
+        RopeScaling.for_drafter.
+    load_mode: how the files of target and drafters get into memory, one of LOAD_MODES.
 
     Raises InvalidValueError for a value out of range, and for types that exclude each other.
     """
@@ -75,14 +87,23 @@ class RuntimeConfig:
     most_threads: int | None = None
     drafter_placement: Placement | None = None
     ubatch: int | None = None
+    rope: RopeScaling = UNSCALED
+    draft_rope_scale: float | None = None
+    load_mode: str = LOAD_MODES[0]
 
     def __post_init__(self) -> None:
         for name, least, most in _BOUNDS:
             value = getattr(self, name)
             if value is not None:
                 require(name, value, least, most)
-        self._require_possible("kv_type", self.kv_type)
-        self._require_possible("drafter_kv_type", self.drafter_kv_type)
+        if self.load_mode not in LOAD_MODES:
+            raise InvalidValueError(
+                f"load_mode is {self.load_mode!r:.80}; it must be one of {', '.join(LOAD_MODES)}"
+            )
+        require_scale("draft_rope_scale", self.draft_rope_scale)
+        for name in ("kv_type", "drafter_kv_type"):
+            object.__setattr__(self, name, shortest(getattr(self, name), name))
+            self._require_possible(name, getattr(self, name))
 
     @classmethod
     def of(
@@ -96,6 +117,10 @@ class RuntimeConfig:
         cpu_moe: int = 0,
         draft_device: Sequence[str] | None = None,
         draft_gpu_layers: int | None = None,
+        rope_scaling: str | None = None,
+        rope_scale: float | None = None,
+        rope_freq_base: float | None = None,
+        yarn_orig_ctx: int | None = None,
         **others: Any,
     ) -> "RuntimeConfig":
         """Return the configuration of the options of `engine.load`."""
@@ -108,7 +133,8 @@ class RuntimeConfig:
             drafter = Placement(draft_gpu_layers, parse_devices(draft_device))
         elif draft_gpu_layers is not None:
             drafter = replace(drafter_places(target)[0], gpu_layers=draft_gpu_layers)
-        return cls(placement=target, drafter_placement=drafter, **others)
+        rope = RopeScaling(rope_scaling, rope_scale, rope_freq_base, yarn_orig_ctx)
+        return cls(placement=target, drafter_placement=drafter, rope=rope, **others)
 
     @property
     def fixed_ubatch(self) -> int | None:
@@ -126,6 +152,23 @@ class RuntimeConfig:
         if head:
             return for_head(self.placement, self.drafter_placement, usual_gpus())
         return self.drafter_placement or drafter_places(self.placement)[0]
+
+    @property
+    def costs_depend_on(self) -> dict[str, Any]:
+        """The options that may change how long a pass takes, or its last digits."""
+        options = asdict(self)
+        for name in ("rope", "draft_rope_scale"):
+            del options[name]
+        if self.load_mode == LOAD_MODES[0]:
+            del options["load_mode"]  # as in what earlier versions have measured
+        return options
+
+    @property
+    def rope_in_words(self) -> str:
+        """How rotations are scaled, as far as the user said so; "" for not at all."""
+        drafter = self.draft_rope_scale
+        own = f"draft_rope_scale {drafter:g}" if drafter else ""
+        return ", ".join(filter(None, [self.rope.in_words, own]))
 
     @property
     def placement_in_words(self) -> str:
@@ -149,8 +192,8 @@ class RuntimeConfig:
         return self.threads or min(usual, self.most_threads or usual)
 
     def context_size(self, header: Header) -> int:
-        """The number of tokens in the context of this model."""
-        return self.context or estimate.default_context(header)
+        """The number of tokens in the context of this target."""
+        return self.context or estimate.default_context(self.rope.context(header))
 
     def context_for(
         self,
@@ -163,14 +206,16 @@ class RuntimeConfig:
         snapshots: int = 0,
         branches: int = 0,
         ubatch: int | None = None,
+        rope: RopeScaling | None = None,
     ) -> KVSequence:
         """Make a cache of texts of `n_ctx` tokens each, with one text in it.
 
-        kv_type: None: the target's type. texts to ubatch: see Context. Raises
+        kv_type, rope: None: the target's. texts to ubatch: see Context. Raises
         OutOfMemoryError before anything is allocated if it does not fit in memory.
         """
+        setting = "drafter_kv_type" if kv_type else "kv_type"
         kv_type = kv_type or self.kv_type
-        require_fits(kv_type, header, model.path.name)
+        require_fits(kv_type, header, model.path.name, setting)
         self._require_room(header, model, n_ctx, kv_type, texts=texts)
         return single_sequence(
             model,
@@ -183,6 +228,7 @@ class RuntimeConfig:
             snapshots=snapshots,
             branches=branches,
             ubatch=ubatch,
+            rope=self.rope if rope is None else rope,
         )
 
     def head_context_for(
@@ -194,6 +240,7 @@ class RuntimeConfig:
         kv_type: str,
         *,
         texts: int = 1,
+        rope: RopeScaling = UNSCALED,
     ) -> KVSequence:
         """Make a cache of a head with one text of its target, and room for so many.
 
@@ -201,7 +248,7 @@ class RuntimeConfig:
         """
         # The last token of a text can be drafted with the rest of its block.
         n_ctx = target.n_ctx + (head.block.size if head.block else 0)
-        require_fits(kv_type, header, model.path.name)
+        require_fits(kv_type, header, model.path.name, "drafter_kv_type")
         self._require_room(header, model, n_ctx, kv_type, texts=texts, mtp=head.kind == MTP)
         options: dict[str, Any] = {
             "target": target.context,
@@ -213,6 +260,7 @@ class RuntimeConfig:
             "flash_attention": self.flash,
             "swa_full": self.reproducible,
             "kv_type": kv_types(kv_type),
+            "rope": rope,
         }
         if head.block:
             return BlockContext(model, block=head.block, **options).new_sequence()
@@ -233,15 +281,17 @@ class RuntimeConfig:
             estimate.require_room(header, model.path.name, n_ctx, kv_type, texts=texts, mtp=mtp)
 
     def _require_possible(self, name: str, kv_type: str) -> None:
-        keys, _ = names_of(kv_type)
         if self.reproducible and is_quantised(kv_type):
             raise InvalidValueError(
-                f"{name} {kv_type} needs flash attention, and reproducible turns it off; use f16"
+                f"{name} {kv_type} goes with flash attention, and reproducible turns it off; "
+                "use f16"
             )
+        keys, _ = names_of(kv_type)
         if self.flash is False and needs_flash_attention(kv_type):
             raise InvalidValueError(
                 f"{name} {kv_type} needs flash attention for its values, and "
-                f"flash_attention=False (--flash-attn off) turns it off; use f16 or {keys}/f16"
+                f"flash_attention=False (--flash-attn off) turns it off; use "
+                f"{'f16' if keys == 'f16' else f'f16 or {keys}/f16'}"
             )
 
 

@@ -1,19 +1,63 @@
-"""Context limit: the context asked for, at most the model's own."""
+"""Context limit: the context asked for, at most what the model makes sense of."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from math import ceil
 
 from localspec.gguf.facts import Facts
+from localspec.llama.rope import YARN, has_rope
 from localspec.loading.config import RuntimeConfig
+
+# Beyond, hardly any model makes sense of a text.
+_MOST_HELPFUL = 16
 
 
 def within_model(runtime: RuntimeConfig, target: Facts) -> tuple[RuntimeConfig, str | None]:
     """Limit the context to that of the target; return a line for the user where this is less.
 
-    A larger cache would be of no use: no model makes sense of more tokens than it was trained for.
-    And it takes long, as the library writes zeros to all of it.
+    A larger cache would be of no use: no model makes sense of more tokens than it was trained for,
+    or its rotations are scaled to. And it takes long, as the library writes zeros to all of it.
+    Other rotations by a base that the user names have no limit that can be computed.
     """
-    asked, own = runtime.context, target.header.context_length
-    if not asked or not own or asked <= own:
+    asked, most = runtime.context, runtime.rope.context(target.header)
+    if not asked or not most or asked <= most or runtime.rope.freq_base:
         return runtime, None
-    note = f"context {own}: {asked} is more than {target.files[0].name} was made for"
-    return replace(runtime, context=own), note
+    name, rope = target.files[0].name, runtime.rope.in_words
+    note = f"context {most}: {asked} is more than {name} " + (
+        f"reads with {rope}" if rope else "was made for"
+    )
+    scale = ceil(asked / (runtime.rope.original(target.header) or asked))
+    if 1 < scale <= _MOST_HELPFUL and has_rope(target.header):
+        note += f"; --rope-scaling {YARN} --rope-scale {scale} reads more, less well"
+    return replace(runtime, context=most), note
+
+
+def rope_notes(runtime: RuntimeConfig, target: Facts, context: int) -> Iterator[str]:
+    """Yield what the options of rotations come to, and which have no effect, one line each.
+
+    context: the tokens of a text, as planned.
+    """
+    rope, header, name = runtime.rope, target.header, target.files[0].name
+    if not rope:
+        return
+    if not has_rope(header):
+        yield f"{rope.in_words}: no effect, as {name} says nothing of rotations (RoPE)"
+        return
+    method, factor = rope.method(header), rope.factor(header)
+    if rope.yarn_orig_ctx and method != YARN:
+        yield f"yarn_orig_ctx {rope.yarn_orig_ctx} has no effect: rope_scaling is {method}"
+    if rope.scale and rope.scale != factor:
+        yield f"rope_scale {rope.scale:g} has no effect: rope_scaling is {method}"
+    if rope.scaling == YARN and factor == 1:
+        yield f"rope_scaling {YARN} has no effect with rope_scale 1; try --rope-scale 2"
+    most, own = rope.context(header), header.context_length
+    if most is None or (most == own and not rope.freq_base):
+        return
+    how = f"{method}, {factor:g} times {rope.original(header):,} tokens" if factor != 1 else ""
+    base = f"base {rope.freq_base:.10g}" if rope.freq_base else ""
+    rotated = f"rotations (RoPE) are scaled: {', '.join(filter(None, [how, base])) or method}"
+    if rope.freq_base:
+        yield f"{rotated}; how many tokens {name} then reads is not known"
+        return
+    more = f"; the context is {context:,}: --ctx sets it" if context < most else ""
+    yield f"{rotated}; {name} reads up to {most:,}, and was made for {own:,}{more}"

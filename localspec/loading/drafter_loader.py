@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 from localspec.drafters.spec import PARD
@@ -16,8 +17,10 @@ from localspec.errors import (
 from localspec.gguf.facts import Facts, facts_of
 from localspec.gguf.heads import MTP_KINDS, Head
 from localspec.gguf.mask_token import is_pard
+from localspec.gguf.reader import Header
 from localspec.llama.model import Model
 from localspec.llama.rollback import Rollback
+from localspec.llama.rope import RopeScaling
 from localspec.llama.sequence import KVSequence
 from localspec.loading import drawing_ahead
 from localspec.loading.acceptance_check import LEAST_RATE, acceptance_rate
@@ -222,18 +225,40 @@ def _load(
             note = less or note
         undo.pop_all()
     header = header.without_vocabulary()
+    rope, unscaled = _rope(found, facts_of(target.model.path).header, target, runtime)
+    note = "; ".join(filter(None, [note, unscaled])) or None
     if translation:
         note = "; ".join(filter(None, [f"{path.name}: {THROUGH_TEXT_LINE}", note]))
     return LoadedDrafter(
-        found.spec, model, header, kv_type, found.head, inside, translation=translation
+        found.spec, model, header, kv_type, found.head, inside, translation=translation, rope=rope
     ), note
+
+
+def _rope(
+    found: FoundDrafter, target: Header, text: KVSequence, runtime: RuntimeConfig
+) -> tuple[RopeScaling, str | None]:
+    """How a drafter rotates, and a note where that is as in its file and its target is scaled.
+
+    text: of the target.
+    """
+    if found.facts is None or found.spec.is_inside:
+        return runtime.rope, None
+    header, scale = found.facts.header, runtime.draft_rope_scale
+    rope, made_for = runtime.rope.for_drafter(target, header, scale), header.context_length
+    if rope or not runtime.rope or not made_for or made_for >= text.n_ctx:
+        return rope, None
+    remedy = f"--draft-rope-scale {ceil(text.n_ctx / made_for)}"
+    return rope, (
+        f"{found.facts.files[0].name} is not scaled with its target, as it was made for other "
+        f"contexts or rotations: it guesses worse behind {made_for:,} tokens; {remedy} scales it"
+    )
 
 
 def _model(facts: Facts, runtime: RuntimeConfig, head: Head | None) -> Model:
     layers = facts.header.number("block_count") or 0
     place = runtime.place_of_drafter(head).for_layers(layers)
     mtp = head is not None and head.kind in MTP_KINDS
-    return Model(facts.files[0], place, mtp=mtp)
+    return Model(facts.files[0], place, mtp=mtp, load_mode=runtime.load_mode)
 
 
 def _foreign(

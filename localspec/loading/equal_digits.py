@@ -1,7 +1,6 @@
 """Equal digits of a model on this machine: tried once, and stored."""
 
 from contextlib import closing, suppress
-from dataclasses import asdict
 from pathlib import Path
 
 from localspec.errors import LocalspecError
@@ -72,5 +71,5 @@ def _file(path: Path, runtime: RuntimeConfig) -> Path:
     machine, build = machine_signature()
     # Neither sizes of context and prompts' passes nor drafters choose kernels of narrow passes.
     others = ("context", "drafter_kv_type", "drafter_placement", "ubatch")
-    settings = asdict(runtime) | dict.fromkeys(others)
+    settings = runtime.costs_depend_on | dict.fromkeys(others)
     return cache_file("digits", [_TRIAL, stat_signature(path), machine, settings, build])

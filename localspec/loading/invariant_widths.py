@@ -57,6 +57,6 @@ def _file(context: KVSequence, widest: int, runtime: RuntimeConfig) -> Path:
     """The file of a width; its name depends on everything that chooses kernels."""
     machine, build = machine_signature()
     # The room of the context decides how long the probe's text is.
-    settings = asdict(runtime) | {"context": context.n_cells, "drafter_kv_type": None}
+    settings = runtime.costs_depend_on | {"context": context.n_cells, "drafter_kv_type": None}
     model = stat_signature(context.model.path)
     return cache_file("widths", [_TRIAL, model, widest, machine, settings, build])

@@ -15,6 +15,7 @@ from localspec.errors import LocalspecError
 from localspec.gguf.reader import Header
 from localspec.llama import library
 from localspec.llama.model import Model
+from localspec.llama.rope import UNSCALED
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.kv_types import is_quantised
 from localspec.sampling.distribution import Distribution
@@ -103,7 +104,8 @@ def _logits(
     """Return the (rows, n_vocab) logits after each of the last tokens."""
     rows = min(MAX_DEPTH + 1, len(tokens) // 2)
     before, (pending, *draft) = tokens[:-rows], tokens[-rows:]
-    with runtime.context_for(model, header, len(tokens), kv_type) as context:
+    # The tokens are few enough for any drafter as it is.
+    with runtime.context_for(model, header, len(tokens), kv_type, rope=UNSCALED) as context:
         context.extend(before)
         return context.score(pending, Draft(draft)).logits.copy()
 

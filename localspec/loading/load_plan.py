@@ -7,7 +7,7 @@ from localspec.errors import ModelLoadError
 from localspec.gguf import long_rope
 from localspec.gguf.facts import Facts
 from localspec.loading.config import EngineConfig, RuntimeConfig
-from localspec.loading.context_limit import within_model
+from localspec.loading.context_limit import rope_notes, within_model
 from localspec.loading.drafter_finder import FoundDrafters
 from localspec.loading.drafter_plan import further_branches, plan_drafters
 from localspec.loading.gpu_check import check_gpus
@@ -77,7 +77,9 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     fewer = f"a cache has room for {counted(plan.texts, 'text')}, not {texts}: {why}"
     rotated = long_rope.note(facts.header, plan.context, runtime.context_size(facts.header))
     meant = beginning_note(config.model, path) if config.model else None
-    notes = [meant, context_note, *useless, rotated, fewer if plan.texts < texts else None]
+    scaled = rope_notes(runtime, facts, plan.context)
+    fewer_texts = fewer if plan.texts < texts else None
+    notes = [meant, context_note, *scaled, *useless, rotated, fewer_texts]
     return PlannedLoad(facts, runtime, found, plan, [note for note in notes if note])
 
 

@@ -25,6 +25,7 @@ from localspec.gguf.reader import Header
 from localspec.llama.devices import captures_graphs
 from localspec.llama.model import Model
 from localspec.llama.rollback import Rollback
+from localspec.llama.rope import UNSCALED, RopeScaling
 from localspec.llama.sequence import KVSequence
 from localspec.llama.shared_context import SharedContext, SharedSequence
 from localspec.loading.config import RuntimeConfig
@@ -54,7 +55,7 @@ class LoadedDrafter:
     header: of the model's file. kv_type: the type of the keys and values in its caches. head: what
     a head reads of its target. inside: whether the model is the target's, which has the heads.
     matrices: a head that needs no cache. translation: between the vocabularies of target and
-    drafter; None if they are the same.
+    drafter; None if they are the same. rope: as in Context.
     """
 
     spec: DrafterSpec
@@ -65,6 +66,7 @@ class LoadedDrafter:
     inside: bool = False
     matrices: LoadedMatrixHead | None = None
     translation: Translation | None = None
+    rope: RopeScaling = UNSCALED
 
     @property
     def is_lost(self) -> bool:
@@ -169,12 +171,13 @@ class LoadedDrafter:
         """Make a cache of the model for so many texts."""
         if self.head:
             return runtime.head_context_for(
-                model, header, self.head, target, self.kv_type, texts=texts
+                model, header, self.head, target, self.kv_type, texts=texts, rope=self.rope
             )
+        options: dict[str, Any] = {"texts": texts, "rope": self.rope}
         if (cells := self._cells(model, target)) > target.n_ctx:
             with suppress(ModelLoadError):  # the memory was planned for fewer
-                return runtime.context_for(model, header, cells, self.kv_type, texts=texts)
-        return runtime.context_for(model, header, target.n_ctx, self.kv_type, texts=texts)
+                return runtime.context_for(model, header, cells, self.kv_type, **options)
+        return runtime.context_for(model, header, target.n_ctx, self.kv_type, **options)
 
     def _cells(self, model: Model, target: KVSequence) -> int:
         """How many tokens of its own the drafter needs for the target's whole context."""

@@ -41,6 +41,10 @@ _NO_ROOM = (
     "cache of all texts"
 )
 
+_UNLOCKED = (
+    "the system does not let {} be locked in memory, or not all of it, and may move parts to the "
+    "disk; `ulimit -l` is the limit"
+)
 # Behind more tokens than this, passes take much longer than behind a usual text.
 _LONG_TEXT = 2048
 
@@ -112,6 +116,12 @@ class LoadedModels:
         if place.sequence.context is self.target.context:
             return None
         return self.never_shares or f"{_NO_ROOM} {place.shortage}"
+
+    @property
+    def longest_context(self) -> int:
+        """The most tokens of text that the target makes sense of, or has room for."""
+        own = self.runtime.rope.context(self.header) or self.target.model.n_ctx_train
+        return max(own, self.target.n_ctx)
 
     @property
     def never_shares(self) -> str | None:
@@ -243,7 +253,11 @@ def _load(
         weights = shareable(shared, found)
         if weights is None:
             weights = Model(
-                path, runtime.placement, mtp=found.inside, chat_template=config.chat_template
+                path,
+                runtime.placement,
+                mtp=found.inside,
+                chat_template=config.chat_template,
+                load_mode=runtime.load_mode,
             )
             undo.callback(weights.close)
         target = runtime.context_for(
@@ -283,6 +297,7 @@ def _load(
             *(() if config.runtime.placement.devices == () else unfit_gpus.notes()),
             *plan.notes,
             *planned.notes,
+            *([_UNLOCKED.format(path.name)] if weights.is_unlocked else []),
             *left_out(facts.header.metadata),
             *([not_reproducible] if not_reproducible else []),
         ),

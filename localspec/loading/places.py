@@ -214,6 +214,7 @@ def _own_cache(
             snapshots=context.snapshots,
             branches=context.branches,
             ubatch=context.ubatch,
+            rope=context.rope,
         )
     except ModelLoadError as error:
         raise _no_room(other, f"{memory.figures(1)}: {error}") from error

@@ -23,9 +23,12 @@ _TOKEN_BYTES = 280
 _LOGIT_ROWS, _FLOAT = 63, 4
 
 
-def default_context(header: Header) -> int:
-    """Return the tokens of text that a model gets where the user does not say how many."""
-    return min(header.context_length or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
+def default_context(most: int | None) -> int:
+    """Return the tokens of text that a model gets where the user does not say how many.
+
+    most: those that it makes sense of; None: not known.
+    """
+    return min(most or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
 
 
 def cache_bytes(

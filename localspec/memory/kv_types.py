@@ -16,15 +16,24 @@ KV_TYPES = {
 _QUANTISED = ("q8_0", "q4_0")
 
 
-def names_of(kv_type: str) -> tuple[str, str]:
-    """Return the names of the types of keys and values. Raises InvalidValueError."""
+def names_of(kv_type: str, setting: str = "kv_type") -> tuple[str, str]:
+    """Return the names of the types of keys and values.
+
+    Raises InvalidValueError, which names the setting.
+    """
     names = kv_type.split("/")
     if len(names) > 2 or not KV_TYPES.keys() >= {*names}:
         raise InvalidValueError(
-            f"kv_type is {kv_type!r}; choose one of {', '.join(KV_TYPES)}, or two of them for keys "
-            "and values, as q8_0/f16"
+            f"{setting} is {kv_type!r}; choose one of {', '.join(KV_TYPES)}, or two of them for "
+            "keys and values, as q8_0/f16"
         )
     return names[0], names[-1]
+
+
+def shortest(kv_type: str, setting: str) -> str:
+    """Return a type by its shortest name. Raises InvalidValueError, which names the setting."""
+    keys, values = names_of(kv_type, setting)
+    return keys if keys == values else f"{keys}/{values}"
 
 
 def kv_types(kv_type: str) -> tuple[int, int]:
@@ -43,16 +52,17 @@ def needs_flash_attention(kv_type: str) -> bool:
     return names_of(kv_type)[1] in _QUANTISED
 
 
-def require_fits(kv_type: str, header: Header, name: str) -> None:
+def require_fits(kv_type: str, header: Header, name: str, setting: str = "kv_type") -> None:
     """Raise InvalidValueError where the model's heads cannot have these types.
 
-    name: of the model's file. The library refuses such a cache, or ends the process.
+    name: of the model's file. setting: that of the type. The library refuses such a cache, or
+    ends the process.
     """
     keys, values = names_of(kv_type)
     if keys != values and header.number("attention.kv_lora_rank"):
         raise InvalidValueError(
-            f"kv_type is {kv_type}, and {name} has latent attention, whose keys and values are of "
-            f"one type; use {keys} or {values}"
+            f"{setting} is {kv_type}, and {name} has latent attention, whose keys and values are "
+            f"of one type; use {keys} or {values}"
         )
     count, width = header.number("attention.head_count"), header.number("embedding_length")
     usual = width // count if width and count else 0
@@ -62,6 +72,6 @@ def require_fits(kv_type: str, header: Header, name: str) -> None:
         for length in (size, header.number(f"attention.{of}_swa") or 0):
             if length % block:
                 raise InvalidValueError(
-                    f"kv_type is {kv_type}, and the {part} of {name} have {length} numbers per "
+                    f"{setting} is {kv_type}, and the {part} of {name} have {length} numbers per "
                     f"head, which {type_} cannot hold: it has blocks of {block}; use f16"
                 )

@@ -39,7 +39,7 @@ def checks(target: Facts, drafter: Facts, context: int | None = None) -> list[Ch
 
 def planned_context(target: Facts, context: int | None) -> int:
     """Return how many tokens of text to plan for. context: as in `checks`."""
-    return context or default_context(target.header)
+    return context or default_context(target.header.context_length)
 
 
 def _special_tokens(target: HeaderVocabulary, drafter: HeaderVocabulary) -> Check:

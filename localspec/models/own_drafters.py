@@ -24,11 +24,10 @@ from localspec.models.registry import Pair
 from localspec.models.trained_drafters import trained_drafters
 
 _GEMMA = "gemma-4-"
-# What the name of a file says that is no model for texts by itself. Whole models may be called MTP.
-_NO_TARGET = re.compile(
-    r"(?:^|[-._ ])(?:eagle-?3|dflash2?|dspark|pard|embed(?:ding)?|rerank(?:er)?)(?=[-._ ]|$)",
-    re.IGNORECASE,
-)
+# What the name of a drafter's file says. Whole models may be called MTP.
+_DRAFTER = re.compile(r"(?:^|[-._ ])(?:eagle-?3|dflash2?|dspark|pard)(?=[-._ ]|$)", re.IGNORECASE)
+# And that of a model that writes no text.
+_NO_TEXT = re.compile(r"(?:^|[-._ ])(?:embed(?:ding)?|rerank(?:er)?)(?=[-._ ]|$)", re.IGNORECASE)
 
 
 class KnownTarget(Protocol):
@@ -160,8 +159,16 @@ def drafters_elsewhere(target: Reference, names: Sequence[str]) -> list[OwnDraft
 
 def is_no_target(file: str) -> bool:
     """Whether nothing drafts for a file: a drafter, or a model that writes no text, by its path."""
-    name = file.rpartition("/")[2].removesuffix(".gguf")
-    return sidecar_kind(file) is not None or _NO_TARGET.search(name) is not None
+    return is_drafter(file) or _NO_TEXT.search(_stem(file)) is not None
+
+
+def is_drafter(file: str) -> bool:
+    """Whether a file is a drafter that drafts for its own target alone, by its path."""
+    return sidecar_kind(file) is not None or _DRAFTER.search(_stem(file)) is not None
+
+
+def _stem(file: str) -> str:
+    return file.rpartition("/")[2].removesuffix(".gguf")
 
 
 def sidecar_drafters(files: Iterable[str], target: ModelFiles, repository: str) -> list[OwnDrafter]:

@@ -56,6 +56,10 @@ class Report:
     def __init__(self, channel: IO[str]) -> None:
         self._channel = channel
 
+    def begun(self) -> None:
+        """A Ctrl-C ends it without a word from now on."""
+        self._send({"state": "begun"})
+
     def placed(self, *, on_gpus: bool) -> None:
         """The model is loaded. on_gpus: whether what has no room there is in main memory."""
         self._send({"state": "placed", "on_gpus": on_gpus})
@@ -155,7 +159,7 @@ class ServerChild(Closing):
     def __init__(self, job: Job, memory_faults: int, *, on_gpus: bool) -> None:
         self.ready = False
         self.signals = 0
-        self._on_gpus, self._has_ended = on_gpus, False
+        self._on_gpus, self._has_begun, self._has_ended = on_gpus, False, False
         self._logged, self._written = _LastLines(), _LastLines()
         with _holding_interrupts():  # until it can answer them
             self._process = subprocess.Popen(
@@ -216,6 +220,8 @@ class ServerChild(Closing):
             _copy(line)
             return
         match state:
+            case "begun":
+                self._has_begun = True
             case "placed":
                 self._on_gpus = said["on_gpus"]
             case "ready":
@@ -229,11 +235,24 @@ class ServerChild(Closing):
 
     def _copy_errors(self) -> None:
         assert self._process.stderr
+        held: list[bytes] = []
         for line in self._process.stderr:
+            held.append(line)
+            if self._has_begun:
+                self._copy_lines(held)
+        # Windows does not hold a Ctrl-C back until the child can answer it; Python's traceback of
+        # that says nothing.
+        if not held or held[-1].strip() != b"KeyboardInterrupt":
+            self._copy_lines(held)
+
+    def _copy_lines(self, lines: list[bytes]) -> None:
+        """Copy the lines, noting them, and forget them."""
+        for line in lines:
             _copy(line)
             text = line.decode("utf-8", "replace").rstrip()
             if text and not _OWN_LINE.match(text):
                 self._written.add(text)
+        lines.clear()
 
 
 def _copy(line: bytes) -> None:
@@ -286,6 +305,7 @@ def main() -> None:
     # What anything prints belongs to the log.
     os.dup2(2, 1)
     _take_interrupts()
+    report.begun()
     job, memory_faults = pickle.load(sys.stdin.buffer)
     end_with_parent()
     try:

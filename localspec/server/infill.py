@@ -10,8 +10,9 @@ from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.native_answer import Form, NativeAnswer
 from localspec.server.openai_completions import USUAL_TOKENS
-from localspec.server.options import settings_of
+from localspec.server.openai_parts import choices_of
 from localspec.server.service import Service
+from localspec.server.thinking_budget import refuse_budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class InfillRequest:
     written: str
     snippets: list[Snippet]
     settings: GenerationConfig
+    choices: int
     form: Form
 
     @property
@@ -36,14 +38,16 @@ def read(body: Fields, service: Service) -> InfillRequest:
     service.require_model(body.text("model"))
     for name in ("input_prefix", "input_suffix"):
         body.needed(name)
-    form = Form.of(body)
-    most = form.most_tokens(body, USUAL_TOKENS)
+    refuse_budget(body)
+    form, choices = Form.of(body), choices_of(body)
+    form.require_one(body, choices)
     return InfillRequest(
         body.text("input_prefix") or "",
         body.text("input_suffix") or "",
         body.text("prompt") or "",
         [_snippet(each) for each in body.objects("input_extra")],
-        settings_of(_without_order(body), service.usual, max_tokens=most),
+        form.settings(_without_order(body), service.usual, USUAL_TOKENS),
+        choices,
         form,
     )
 
@@ -58,10 +62,10 @@ def _snippet(given: Fields) -> Snippet:
     return Snippet(given.text("filename") or "tmp", given.text("text") or "")
 
 
-async def complete(request: InfillRequest, service: Service) -> JSON:
-    """The whole answer."""
-    [found] = await (await _answer(request, service)).complete()
-    return found
+async def complete(request: InfillRequest, service: Service) -> JSON | list[JSON]:
+    """The whole answer: of several texts a list."""
+    found = await (await _answer(request, service)).complete()
+    return found if request.choices > 1 else found[0]
 
 
 async def chunks(request: InfillRequest, service: Service) -> AsyncGenerator[JSON]:
@@ -79,4 +83,4 @@ async def _answer(request: InfillRequest, service: Service) -> NativeAnswer:
         written=request.written,
         snippets=request.snippets,
     )
-    return NativeAnswer(request.form, [asked], service)
+    return NativeAnswer(request.form, [asked], service, choices=request.choices)

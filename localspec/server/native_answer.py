@@ -3,23 +3,25 @@
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 from localspec.engine.generation import Token
-from localspec.generation_config import GenerationConfig
+from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.sampling.request_members import request_members
 from localspec.server.asked import Asked
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import merged
-from localspec.server.options import most_tokens
+from localspec.server.options import most_tokens, settings_of
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 
 _STOP_TYPES = {"eos": "eos", "stop": "word"}
+_MOST_PROBABILITIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,31 +29,49 @@ class Form:
     """What the answer has.
 
     reads_only: whether the prompt is only read, for a request that comes soon. most_ms: after so
-    many milliseconds a text ends at the next line. fields: the members that are wanted; none: all.
+    many milliseconds a text ends at the next line. least_indent: a text ends before a line that is
+    indented less, its first line aside. fields: the members that are wanted; none: all.
+    shows_timings: whether each part of a stream says how the text was written so far.
     """
 
     reads_only: bool
     most_ms: float | None
+    least_indent: int
     fields: list[str]
     stream: bool
     shows_tokens: bool
+    shows_timings: bool
 
     @classmethod
     def of(cls, body: Fields) -> "Form":
         """That of a request. Raises ApiError."""
+        most_ms = body.number("t_max_predict_ms", -1)
         return cls(
             body.whole("n_predict") == 0,
-            body.number("t_max_predict_ms", 0) or None,
+            most_ms if most_ms and most_ms > 0 else None,
+            body.whole("n_indent", 0, 2**31 - 1) or 0,
             body.texts("response_fields"),
             bool(body.flag("stream")),
             bool(body.flag("return_tokens")),
+            bool(body.flag("timings_per_token")),
         )
 
-    def most_tokens(self, body: Fields, context: int) -> int:
-        """The most tokens of a text; `context` where the request does not say. Raises ApiError."""
-        if self.reads_only:
-            return 1
-        return most_tokens(body, "n_predict", "max_tokens", context=context)
+    def settings(self, body: Fields, usual: GenerationOptions, context: int) -> GenerationConfig:
+        """The settings of a request; `context` tokens where it does not say. Raises ApiError."""
+        most = 1
+        if not self.reads_only:
+            names = "n_predict", "max_completion_tokens", "max_tokens"
+            most = most_tokens(body, *names, context=context)
+        name = "n_probs" if "n_probs" in body else "logprobs"
+        top = body.whole(name, 0, _MOST_PROBABILITIES) or 0
+        rest = Fields({name: value for name, value in body.values.items() if name != "n_probs"})
+        return settings_of(rest, usual, max_tokens=most, logprobs=top > 0, top_logprobs=top or None)
+
+    def require_one(self, body: Fields, texts: int) -> None:
+        """Raise ApiError for what ends a text early where a request asks for several."""
+        for name, is_there in (("t_max_predict_ms", self.most_ms), ("n_indent", self.least_indent)):
+            if is_there and texts > 1:
+                raise body.wrong(name, "left out where there are several texts")
 
 
 class NativeAnswer:
@@ -95,10 +115,10 @@ class NativeAnswer:
                     continue
                 if self._form.reads_only:
                     continue
-                own.add(delta)
-                if delta.text or (delta.token and reply.asked.settings.logprobs):
-                    yield self._part(number, reply, own, delta.text)
-                if "\n" in delta.text and own.is_late(self._form.most_ms):
+                text = own.add(delta, self._form.least_indent)
+                if text or (delta.token and reply.asked.settings.logprobs):
+                    yield self._part(number, reply, own, text)
+                if own.is_dedented or ("\n" in text and own.is_late(self._form.most_ms)):
                     await deltas.aclose()
                     yield self._last(number, reply, own)
                     return
@@ -117,6 +137,8 @@ class NativeAnswer:
             "tokens_predicted": len(written.tokens),
             "tokens_evaluated": len(reply.asked.prompt),
         }
+        if self._form.shows_timings:
+            part |= speculation(reply)
         if new and reply.asked.settings.logprobs:
             part["completion_probabilities"] = self._probabilities(new)
         return part
@@ -127,10 +149,10 @@ class NativeAnswer:
             **self._part(number, reply, written),
             "stop": True,
             "model": service.name,
-            "generation_settings": _settings(reply.asked.settings, service),
+            "generation_settings": self._settings(reply.asked.settings),
             "prompt": _text(reply.asked.prompt, service),
             "has_new_line": "\n" in written.text,
-            "truncated": False,
+            "truncated": reply.stop_reason == "context",
             "stop_type": _STOP_TYPES.get(reply.stop_reason or "", "limit"),
             "stopping_word": reply.stop_string or "",
             "tokens_cached": reply.stats.prompt_tokens - reply.stats.prompt_evaluated,
@@ -143,25 +165,62 @@ class NativeAnswer:
                 last["completion_probabilities"] = self._probabilities(written.tokens)
         return last
 
+    def _settings(self, settings: GenerationConfig) -> JSON:
+        """The settings of a text, in llama-server's names."""
+        most = 0 if self._form.reads_only else settings.max_tokens
+        return {
+            **request_members(self._service.engine.slot.params(settings)),
+            "seed": settings.seed,
+            "n_predict": most,
+            "max_tokens": most,
+            "n_indent": self._form.least_indent,
+            "stop": [*settings.stop],
+            "ignore_eos": settings.ignore_eos,
+            "stream": self._form.stream,
+            "n_probs": settings.top_logprobs,
+            "grammar": settings.grammar or "",
+        }
+
     def _probabilities(self, tokens: Sequence[Token]) -> list[JSON]:
         return [token_logprobs(token, self._service) for token in tokens]
 
 
 class _Written:
-    """What was written of a text, as far as it was passed on."""
+    """What was written of a text, as far as it was passed on.
+
+    is_dedented: whether a line has begun that is indented too little, and that is left out.
+    """
 
     def __init__(self) -> None:
         self.text = ""
         self.tokens: list[Token] = []
+        self.is_dedented = False
+        # None: not within the indentation of a line.
+        self._indent: int | None = None
         self._new = 0
         self._began = perf_counter()
 
-    def add(self, delta: Delta) -> None:
+    def add(self, delta: Delta, least_indent: int) -> str:
+        """Add a part, and return its text up to a line that is indented less."""
         if not self.tokens:
             self._began = perf_counter()
-        self.text += delta.text
+        text = delta.text[: self._length(delta.text, least_indent)] if least_indent else delta.text
+        self.text += text
         if delta.token:
             self.tokens.append(delta.token)
+        return text
+
+    def _length(self, text: str, least_indent: int) -> int:
+        """The length of the text that stays. An empty line is not indented, as in llama-server."""
+        for place, char in enumerate(text):
+            if self._indent is not None and char in " \t":
+                self._indent += 1
+                continue
+            if self._indent is not None and self._indent < least_indent:
+                self.is_dedented = True
+                return place
+            self._indent = 0 if char == "\n" else None
+        return len(text)
 
     def take_new(self) -> list[Token]:
         """The tokens since the last call."""
@@ -171,21 +230,6 @@ class _Written:
     def is_late(self, most_ms: float | None) -> bool:
         """Whether more time has passed since the first token."""
         return most_ms is not None and 1e3 * (perf_counter() - self._began) > most_ms
-
-
-def _settings(settings: GenerationConfig, service: Service) -> JSON:
-    """The settings of a text, in llama-server's names."""
-    params = asdict(service.engine.slot.params(settings))
-    for name in ("logit_bias", "dry_breaker_tokens"):
-        params.pop(name)
-    return {
-        "seed": settings.seed,
-        "n_predict": settings.max_tokens,
-        "max_tokens": settings.max_tokens,
-        "stop": [*settings.stop],
-        "ignore_eos": settings.ignore_eos,
-        **params,
-    }
 
 
 def _text(tokens: tuple[int, ...], service: Service) -> str:

@@ -10,13 +10,12 @@ from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.native_answer import Form, NativeAnswer
 from localspec.server.openai_parts import choices_of
-from localspec.server.options import settings_of
 from localspec.server.service import Service
 from localspec.server.thinking_budget import refuse_budget
 
 # A prompt is a text, or tokens and texts in a row.
 Prompt = str | Sequence[int | str]
-_MOST_PROMPTS, _MOST_PROBABILITIES = 64, 100
+_MOST_PROMPTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +40,8 @@ def read(body: Fields, service: Service) -> NativeRequest:
     refuse_budget(body)
     form, choices = Form.of(body), choices_of(body)
     prompts, is_list = _prompts(body)
-    if form.most_ms and len(prompts) * choices > 1:
-        raise body.wrong("t_max_predict_ms", "left out where there are several texts")
-    most = form.most_tokens(body, service.engine.context)
-    top = body.whole("n_probs", 0, _MOST_PROBABILITIES) or 0
-    rest = {name: value for name, value in body.values.items() if name != "n_probs"}
-    settings = settings_of(
-        Fields(rest), service.usual, max_tokens=most, logprobs=top > 0, top_logprobs=top or None
-    )
+    form.require_one(body, len(prompts) * choices)
+    settings = form.settings(body, service.usual, service.engine.context)
     return NativeRequest(prompts, is_list or choices > 1, settings, choices, form)
 
 

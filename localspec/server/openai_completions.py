@@ -60,7 +60,9 @@ def read(body: Fields, service: Service) -> CompletionRequest:
     settings = settings_of(
         body,
         service.usual,
-        max_tokens=most_tokens(body, "max_tokens", "n_predict", context=USUAL_TOKENS),
+        max_tokens=most_tokens(
+            body, "max_tokens", "max_completion_tokens", "n_predict", context=USUAL_TOKENS
+        ),
         logprobs=top is not None,
         top_logprobs=top or None,
     )

@@ -17,6 +17,7 @@ MOST_GRAMMAR = 120_000
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _RULES = ("coupled", "token", "block")
 _MOST_STOPS = 256
+_LEAST_TOP_P = 1e-9
 _MOST_BREAKERS = 64
 # Members of other servers that would change the text, and what they are where they change nothing.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
@@ -55,12 +56,13 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
     schema = body.member("json_schema")
     options: dict[str, Any] = {
         "temperature": body.number("temperature", 0, 100),
-        "top_p": body.number("top_p", 0, 1),
-        "top_k": body.whole("top_k", -1, 2**31 - 1),
+        "top_p": _top_p(body),
+        "top_k": _top_k(body),
         "min_p": body.number("min_p", 0, 1),
         "typical_p": body.number("typical_p", 0, 1),
-        "frequency_penalty": body.number("frequency_penalty", -2, 2),
-        "presence_penalty": body.number("presence_penalty", -2, 2),
+        # OpenAI has -2 to 2, and llama-server no bounds.
+        "frequency_penalty": body.number("frequency_penalty", -100, 100),
+        "presence_penalty": body.number("presence_penalty", -100, 100),
         "repeat_penalty": body.number(
             "repeat_penalty" if "repeat_penalty" in body else "repetition_penalty", 0, 100
         ),
@@ -79,8 +81,6 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
         **{name: value for name, value in given.items() if value is not None},
     }
     _require_readable(options)
-    if options["top_k"] == -1:
-        options["top_k"] = 0  # "off", as OpenAI-like servers write it
     chosen = {name: value for name, value in options.items() if value is not None}
     chosen |= settings_of_order(body, {**usual, **chosen})
     try:
@@ -123,6 +123,17 @@ def most_tokens(body: Fields, *names: str, context: int) -> int:
         if asked is not None and asked > 0:
             return asked
     return context
+
+
+def _top_p(body: Fields) -> float | None:
+    """0 keeps the likeliest token alone."""
+    return _LEAST_TOP_P if (given := body.number("top_p", 0, 1)) == 0 else given
+
+
+def _top_k(body: Fields) -> int | None:
+    """Below 0 is off, as 0 is."""
+    given = body.whole("top_k", -(2**31), 2**31 - 1)
+    return None if given is None else max(given, 0)
 
 
 def _dry(body: Fields) -> dict[str, Any]:

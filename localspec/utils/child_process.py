@@ -79,6 +79,8 @@ class ChildExit:
     @property
     def signal_name(self) -> str | None:
         """The signal that ended it, such as "SIGSEGV"; None if none did."""
+        if self.exit_code >= 0:  # on Windows, 0 is a signal too
+            return None
         try:
             return signal.Signals(-self.exit_code).name
         except ValueError:

@@ -1,11 +1,36 @@
 """Text files that a user names: read, with one line for whatever is wrong with them."""
 
+import codecs
 import errno
 from pathlib import Path
 
 from localspec.errors import InvalidValueError
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most, read_regular
 from localspec.utils.format import printable
+
+SAVE_IT = "save it as UTF-8"
+
+
+def is_utf_16(data: bytes) -> bool:
+    """Whether text begins with the byte order mark of UTF-16; `>` of PowerShell 5 writes that."""
+    return data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+
+
+def decode_text(data: bytes) -> str:
+    """Return text that is UTF-8, or UTF-16 with a byte order mark, without that mark.
+
+    Raises UnicodeDecodeError for anything else.
+    """
+    if is_utf_16(data):
+        return data.decode("utf-16")
+    return data.decode("utf-8").removeprefix("\ufeff")
+
+
+def undecodable(error: UnicodeDecodeError) -> str:
+    """Say what is wrong with data that `decode_text` refused."""
+    byte = f"byte {error.start} is 0x{error.object[error.start]:02x}"
+    name = error.encoding.upper().removesuffix("-LE").removesuffix("-BE")
+    return f"it is not {name}, {byte}"
 
 
 def read_text_file(
@@ -17,7 +42,7 @@ def read_text_file(
     most: int = MOST_TEXT_BYTES,
     if_larger: str | None = None,
 ) -> str:
-    """Return the text of a UTF-8 file, with line feeds for CR LF and without a byte order mark.
+    """Return the text of a file (see `decode_text`), with line feeds for CR LF.
 
     option: what the user named the file with. remedy: what to do instead. only_regular: refuse
     pipes and devices, which may have to be waited for. most: the largest size in bytes.
@@ -26,16 +51,14 @@ def read_text_file(
     """
     read = read_regular if only_regular else read_at_most
     try:
-        # Some editors write a byte order mark, which is no part of the text.
-        text = read(file, most).decode("utf-8").removeprefix("\ufeff")
+        text = decode_text(read(file, most))
         problem = "it is no text" if "\0" in text else None
     except OSError as error:
         problem = error.strerror or str(error)
         remedy = (if_larger or remedy) if error.errno == errno.EFBIG else remedy
     except UnicodeDecodeError as error:
-        byte = f"byte {error.start} is 0x{error.object[error.start]:02x}"
-        problem = f"it is not UTF-8, {byte}"
-        remedy = f"convert it, for example with iconv, or {remedy}"
+        problem = undecodable(error)
+        remedy = f"{SAVE_IT}, or {remedy}"
     if problem:
         raise InvalidValueError(f"{option} {printable(str(file))}: {problem}; {remedy}")
     return text.replace("\r\n", "\n")

@@ -7,6 +7,7 @@ from typing import Any
 
 from localspec.errors import InvalidValueError
 from localspec.utils.bounded_file import read_regular
+from localspec.utils.text_file import decode_text
 
 # Far above what anybody writes by hand.
 _MOST_BYTES = 4 << 20
@@ -19,8 +20,7 @@ def read_text(file: Path) -> str:
     Raises InvalidValueError for a file that cannot be read.
     """
     try:
-        # Some editors, and PowerShell, write a byte order mark.
-        return read_regular(file, _MOST_BYTES).decode("utf-8-sig")
+        return decode_text(read_regular(file, _MOST_BYTES))
     except FileNotFoundError:
         return ""
     except (OSError, ValueError) as error:

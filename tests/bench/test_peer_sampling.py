@@ -2,8 +2,9 @@
 
 import pytest
 
-from localspec.bench.peer_sampling import command_words, request_members
+from localspec.bench.peer_sampling import command_words
 from localspec.sampling.params import SamplingParams
+from localspec.sampling.request_members import request_members
 from localspec.server.fields import Fields
 from localspec.server.options import settings_of
 

@@ -59,6 +59,12 @@ def test_a_bug_is_exit_code_7(record: dict[str, Any]) -> None:
     assert done.err.startswith("localspec: error: the text is not the one its seed gives")
 
 
+def test_a_record_that_powershell_wrote(record: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "text.json"
+    file.write_text(json.dumps(record) + "\n", encoding="utf-16")
+    assert localspec("audit", str(file)).code == 0
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

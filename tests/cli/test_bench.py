@@ -177,7 +177,7 @@ def test_a_prompt_file_that_is_not_utf8(bench: Any, tmp_path: Path) -> None:
     file.write_bytes(b"caf\xe9")
     done = bench("--prompts", str(file))
     assert done.code == 2
-    assert f"--prompts {file}: it is not UTF-8, byte 3 is 0xe9; convert it" in done.err
+    assert f"--prompts {file}: it is not UTF-8, byte 3 is 0xe9; save it" in done.err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")

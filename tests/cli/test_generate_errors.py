@@ -116,6 +116,7 @@ def files(tmp_path_factory: pytest.TempPathFactory, drafter_path: Path) -> dict[
         (["--stop", ""], 2, "a stop string is empty"),
         (["--seed", "-1"], 2, "--seed is -1"),
         (["--ctx", "1"], 2, "--ctx is 1; it must be at least 2"),
+        (["--draft-kv-type", "f16/x"], 2, "--draft-kv-type is 'f16/x'; choose one of"),
         (["--ctx", "5"], 2, r"the prompt has \d+ tokens and the context holds 5; .* --ctx"),
         (["--no-such-option"], 2, "No such option"),
         (["one", "too", "many"], 2, "unexpected extra argument"),
@@ -141,8 +142,8 @@ def assert_one_error(done: Done, code: int, message: str) -> None:
     [
         ([], b"", "no prompt; give one as an argument or on standard input"),
         ([""], b"\n", "no prompt"),
-        ([], b"caf\xe9", "standard input is not UTF-8: byte 3 is 0xe9"),
-        (["x"], b"\xff\xfea\x00", "standard input is not UTF-8: byte 0 is 0xff"),
+        ([], b"caf\xe9", "standard input: it is not UTF-8, byte 3 is 0xe9; save it as UTF-8 first"),
+        (["x"], b"\xff\xfea", "standard input: it is not UTF-16, byte 2 is 0x61"),
         ([b"caf\xe9"], b"", "the prompt is not UTF-8: character 3 is the byte 0xe9"),
         (["x = 1\n" * 1000], b"", r"the prompt has \d{4} tokens and the context holds 2048"),
     ],

@@ -95,9 +95,10 @@ def test_standard_input_closed(generate: Run) -> None:
     assert done.out == generate("def f(", "-n", "5", "--seed", "3").out
 
 
-def test_a_prompt_from_powershell(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_a_prompt_from_powershell(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
     """With a byte order mark, and CR LF."""
-    piped = io.BytesIO("\ufeffone\r\ntwo\r\n".encode())
+    piped = io.BytesIO("\ufeffone\r\ntwo\r\n".encode(encoding))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(piped))
     assert read_prompt("three") == "one\ntwo\nthree"
 

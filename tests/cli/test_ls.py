@@ -147,7 +147,9 @@ def test_whether_the_hub_has_them(disk: HubDisk, tmp_path: Path) -> None:
         file.write(f'[pairs.mine]\ntarget = "{REPO}"\ndrafter = "zoo/drafter-GGUF"\n')
     repos = {REPO: Repo({"tiny-Q8_0.gguf": bundled().target})}
     with Hub(repos) as hub:
+        hub.faults.statuses["hub"], hub.faults.retry_after = [429], 1
         missing = run(tmp_path, "--remote", HF_ENDPOINT=hub.endpoint)
+        assert "got too many requests (429); asked again in 1 s" in missing.err
         assert missing.code == 3, missing.err
         good, bad = missing.out.splitlines()[1:]
         assert good.split()[:3] == ["mine", "target", REPO] and good.endswith("ok, 9.3 MB")

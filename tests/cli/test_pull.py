@@ -431,6 +431,7 @@ def test_when_a_line_is_written() -> None:
     happened: list[tuple[float, int, TransferState]] = [
         (0, 20, "waiting"),
         (0.2, 20, "waiting"),
+        (0.3, 20, "asking"),  # and silence
         (1, 20, "fetching"),
         (1.5, 40, "fetching"),  # too soon
         (3.5, 70, "fetching"),
@@ -440,9 +441,10 @@ def test_when_a_line_is_written() -> None:
     ]
     for moment, done, state in happened:
         now = moment
-        show(FileProgress("a.gguf", "zoo/a", done * 10**7, 10**9, state))
+        reason = "another process fetches it" if state == "waiting" else ""
+        show(FileProgress("a.gguf", "zoo/a", done * 10**7, 10**9, state, reason))
     show(FileProgress("here.gguf", "zoo/a", 5, 5, "done"))
-    waiting = "waiting for another process that fetches it, or to ask the server again"
+    waiting = "another process fetches it"
     step = "70% · 700.0 MB of 1.00 GB · 200.0 MB/s · 2 s left"
     said = [waiting, "fetching 1.00 GB", step, "checking", "whole and right"]
     assert written == [f"a.gguf: {each}" for each in said]

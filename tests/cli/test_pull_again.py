@@ -1,6 +1,8 @@
 """`localspec pull` of what is here already, and has changed on the Hub since."""
 
+import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +47,64 @@ def loaded(shell: Shell) -> str:
     done = shell("generate", "-m", SNAKE, "--json", "-n", "1", "a", HF_HUB_OFFLINE="1")
     assert done.code == 0, done.err
     return str(json.loads(done.out)["model"]["target"])
+
+
+@posix
+def test_what_was_begun_and_is_replaced_is_deleted_and_said(
+    shell: Shell, hub: Hub, mended: Path
+) -> None:
+    hub.faults.bytes_per_second = SIZE / 2
+    with shell.running("pull", f"{SNAKE}:Q8_0", "--drafter", "none") as process:
+        wait_for(lambda: any(part.stat().st_size > 10**6 for part in parts(shell)))
+        process.kill()
+    hub.faults.bytes_per_second = None
+    hub.repos[SNAKE].push({FILE: mended, "snake-Q2_K.gguf": DRAFTER})
+    (begun,) = parts(shell)
+    # What the Hub still has is kept, whoever wants it.
+    small = hashlib.sha256(DRAFTER.read_bytes()).hexdigest()
+    kept = begun.with_name(f"{small}.localspec.incomplete")
+    kept.write_bytes(DRAFTER.read_bytes()[:1000])
+    assert "deleted" not in pull(shell, "--dry-run")[1] and begun.exists()
+    path, said = pull(shell)
+    told = rf"{SNAKE}: [\d.]+ MB of an interrupted download were deleted, because the Hub has"
+    assert re.search(told, said) and path.read_bytes() == mended.read_bytes()
+    assert parts(shell) == [kept]
+
+
+def test_a_former_name_finds_what_came_under_the_new_one(shell: Shell, hub: Hub) -> None:
+    path, _ = pull(shell)
+    hub.renamed["zoo/adder-gguf"] = SNAKE
+    done = shell.pull("zoo/adder-GGUF:Q8_0", "--drafter", "none")
+    assert f"zoo/adder-GGUF is called {SNAKE} on the Hub now" in done.err
+    assert Path(done.out.strip()) == path and hub.sent == SIZE
+    assert shell("show", "zoo/adder-GGUF").code == 0
+
+
+def parts(shell: Shell) -> list[Path]:
+    return [*shell.cache.glob("models--*/blobs/*.incomplete")]
+
+
+def test_a_renamed_repository_says_its_new_name_and_answers_to_both(shell: Shell, hub: Hub) -> None:
+    new = "zoo/python-GGUF"
+    hub.repos[new] = hub.repos.pop(SNAKE)
+    hub.renamed[SNAKE.lower()] = new
+    path, said = pull(shell)
+    assert path.read_bytes() == TARGET.read_bytes()
+    line = f"{SNAKE} is called {new} on the Hub now; here it answers to both names"
+    assert said.count(line) == 1
+    assert shell("show", new).code == shell("show", SNAKE).code == 0
+    again = shell.pull(f"{new}:Q8_0", "--drafter", "none")
+    assert "is here already" in again.err and hub.sent == SIZE
+    assert Path(again.out.strip()) == path
+
+
+def test_why_the_hub_is_asked_again_is_said(shell: Shell, hub: Hub) -> None:
+    host, storage = (each.removeprefix("http://") for each in (hub.endpoint, hub.cdn))
+    hub.faults.statuses |= {"hub": [429], "cdn": [503]}
+    hub.faults.retry_after = 1
+    said = pull(shell)[1].splitlines()
+    assert said.count(f"localspec: {host} got too many requests (429); asked again in 1 s") == 1
+    assert said.count(f"localspec: {FILE}: {storage} has an error (503); asked again in 0.5 s") == 1
 
 
 def test_new_files_come_and_it_is_said(shell: Shell, hub: Hub, mended: Path) -> None:

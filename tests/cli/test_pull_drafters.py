@@ -166,7 +166,8 @@ def test_the_drafter_beside_a_target_comes_with_it_and_drafts(
 def test_a_drafter_comes_alone(shell: Shell, name: str, file: str) -> None:
     done = shell.pull(name)
     assert names(done) == [file]
-    assert f"no drafter: {name} is no model that others draft for\n" in done.err
+    assert f"no drafter: {name} is a drafter itself\n" in done.err
+    assert f'next: localspec generate -m TARGET --draft {name} "..."' in done.err
     assert "left out" not in done.err
     assert names(shell.pull(name, HF_HUB_OFFLINE="1")) == [file]
 

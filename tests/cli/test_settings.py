@@ -54,6 +54,26 @@ def test_each_setting_reaches_the_engine(cli: Run, file: Path) -> None:
     assert "the context holds 300" in long.err
 
 
+def test_settings_scale_rotations(cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text('rope_scaling = "yarn"\nrope_scale = 1.5\ndraft = "none"\nctx = 2500\n')
+    done = cli(*ASK, "--json")
+    assert done.record["recipe"]["rope"] == {"rope_scaling": "yarn", "rope_scale": 1.5}
+    assert "yarn, 1.5 times 2,048 tokens" in done.err
+    monkeypatch.setenv("LOCALSPEC_ROPE_SCALE", "2.25")
+    monkeypatch.setenv("LOCALSPEC_YARN_ORIG_CTX", "2000")
+    assert "yarn, 2.25 times 2,000 tokens" in cli(*ASK).err
+    assert cli("config", "set", "rope_freq_base", "1e6").code == 0
+    assert "rope_freq_base = 1000000.0\n" in file.read_text()
+    monkeypatch.setenv("LOCALSPEC_ROPE_SCALE", "much")
+    done = cli(*ASK)
+    assert done.code == 2
+    assert "LOCALSPEC_ROPE_SCALE is 'much'; it must be a number of at least 1" in done.err
+    monkeypatch.setenv("LOCALSPEC_ROPE_SCALE", "2")
+    done = cli(*ASK, "--rope-scaling", "ntk")
+    assert done.code == 2
+    assert "--rope-scaling is 'ntk'; it must be one of none, linear, yarn" in done.err
+
+
 def test_config_says_where_each_is_from(
     cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

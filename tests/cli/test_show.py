@@ -3,13 +3,14 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
 import pytest
 from fakes.command_line import Done, localspec, own_folders
 from fakes.hub_disk import HubDisk, write_split
-from fakes.tiny import write_tiny
+from fakes.tiny import FAMILIES, write_tiny
 
 from localspec.gguf.facts import facts_of
 from localspec.llama.model import Model
@@ -34,6 +35,18 @@ def rows(text: str) -> dict[str, str]:
 def own_model() -> Iterator[Model]:
     with Model(bundled().target) as model:
         yield model
+
+
+def test_a_file_that_scales_its_rotations(tmp_path: Path) -> None:
+    def scaled(writer: Any) -> None:
+        FAMILIES["llama"](writer)
+        writer.gguf.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.gguf.add_rope_scaling_factor(4.0)
+        writer.gguf.add_rope_scaling_orig_ctx_len(64)
+
+    path = write_tiny(tmp_path / "scaled.gguf", "llama", layers=scaled)
+    shown = rows(run(tmp_path, str(path)).out)["context"]
+    assert shown == "256 tokens · scaled by yarn, factor 4 of 64"
 
 
 def test_all_of_a_pair(tmp_path: Path, own_model: Model) -> None:

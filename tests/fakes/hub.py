@@ -63,6 +63,8 @@ class Hub:
         self.repos = dict(repos)
         self.strangers = strangers
         self.page = page
+        # Former names of repositories, in small letters, with their names.
+        self.renamed: dict[str, str] = {}
         self.faults = Faults()
         self.requests: list[Request] = []
         self.closing = threading.Event()
@@ -271,10 +273,11 @@ class _HubHandler(_Handler):
             raise Refusal(404, message="Sorry, we can't find the page you are looking for.")
 
     def _in_right_capitals(self, path: str) -> str | None:
-        """Where a name in other capitals is redirected to."""
+        """Where a name in other capitals, or a former one, is redirected to."""
         found = _API.fullmatch(path) or _RESOLVE.fullmatch(path)
         name = found[1] if found else ""
-        meant = next((each for each in self.hub.repos if each.lower() == name.lower()), name)
+        known = {each.lower(): each for each in self.hub.repos} | self.hub.renamed
+        meant = known.get(name.lower(), name)
         return None if meant == name else self.path.replace(name, meant, 1)
 
     def _repo(self, name: str, revision: str, token: str | None) -> tuple[Repo, str]:

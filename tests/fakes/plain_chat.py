@@ -36,7 +36,7 @@ def plain_chat(
 
     def run(script: Script, typed: bytes | str, *, latest: bool = False, **options: Any) -> Chatted:
         data = typed if isinstance(typed, bytes) else typed.encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
         monkeypatch.setattr(plain, "EngineThread", lambda: EngineThread(script.load))
         private = options.get("private", False)
         archive = Archive(None if private else file, private=private)

@@ -227,7 +227,11 @@ class ScriptedSlot:
         self.started: list[GenerationConfig] = []
         self.scheduled = engine.scheduler.new_text()
         self.loaded = SimpleNamespace(
-            apart=None, threads_note=None, notes=(), drafters=SimpleNamespace(lost=None)
+            apart=None,
+            threads_note=None,
+            notes=(),
+            drafters=SimpleNamespace(lost=None),
+            longest_context=ScriptedModel.n_ctx_train,
         )
         self._script = script
         self._engine = engine

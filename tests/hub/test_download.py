@@ -16,6 +16,7 @@ from huggingface_hub import constants, hf_hub_download, scan_cache_dir
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
 from localspec.gguf.files import files_of
 from localspec.hub import store
+from localspec.hub.cache_layout import has_changed
 from localspec.hub.download import FileProgress, bytes_on_disk, download, require_space
 from localspec.hub.listing import look_up
 from localspec.hub.reference import Repository
@@ -130,6 +131,52 @@ def test_without_links_another_commit_takes_what_has_not_changed(
     hub.repos[SNAKE.id].push({"low/snake-Q8_0.gguf": other})
     (path,) = fetch(SNAKE)
     assert path.read_bytes() == other.read_bytes() and before.read_bytes() == TARGET.read_bytes()
+
+
+def test_without_links_what_has_not_changed_counts_and_is_checked(
+    client: pytest.MonkeyPatch, hub: Hub, tmp_path: Path
+) -> None:
+    client.setattr(constants, "HF_HUB_DISABLE_SYMLINKS", True)
+    fetch(SNAKE)
+    hub.repos[SNAKE.id].push({"low/snake-Q8_0.gguf": TARGET, "README.md": Path(__file__)})
+    model, told = look_up(SNAKE), list[str]()
+    assert bytes_on_disk(model) == SIZE and not has_changed(model)
+    (path,) = download([model], lambda progress: told.append(progress.state), lambda: False)
+    assert told == ["checking", "done"] and hub.sent == SIZE
+    other = tmp_path / "other.gguf"
+    other.write_bytes(TARGET.read_bytes()[:-1] + b"?")  # of the same size
+    hub.repos[SNAKE.id].push({"low/snake-Q8_0.gguf": other})
+    model = look_up(SNAKE)
+    assert bytes_on_disk(model) == 0 and has_changed(model)
+    # Whoever writes into the file has another one, and what is not known is read.
+    hub.repos[SNAKE.id].push({"low/snake-Q8_0.gguf": TARGET})
+    for copy in path.parents[2].rglob("snake-Q8_0.gguf"):
+        os.utime(copy, ns=(0, 10**18))
+    model = look_up(SNAKE)
+    assert bytes_on_disk(model) == 0 and not has_changed(model)
+    fetch(model)
+    assert hub.sent == SIZE
+
+
+@pytest.mark.skipif(os.name != "posix", reason="capitals are none on Windows")
+def test_a_name_written_otherwise_meanwhile_does_not_end_a_download(
+    hub: Hub, tmp_path: Path
+) -> None:
+    """The repository is here as somebody wrote it, and another tool begins it anew."""
+    here, theirs = (tmp_path / "hub" / f"models--{zoo}--snake-GGUF" for zoo in ("ZOO", "zoo"))
+    here.mkdir(parents=True)
+    if theirs.exists():
+        pytest.skip("capitals are none on this disk")
+    model = look_up(SNAKE)
+    hub.faults.bytes_per_second = 2 * SIZE
+
+    def begin(progress: FileProgress) -> None:
+        if progress.state == "fetching":
+            theirs.mkdir(exist_ok=True)
+
+    (path,) = download([model], begin, lambda: False)
+    assert path.read_bytes() == TARGET.read_bytes() and path.is_relative_to(here)
+    assert theirs.exists() and (here / "refs" / "main").read_text() == model.commit
 
 
 def test_a_split_model_is_fetched_whole() -> None:

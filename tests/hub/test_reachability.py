@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from fakes.hub import Hub
-from fakes.hub_client import asking, why_not
+from fakes.hub_client import asking, fetch, why_not
 from fakes.hub_repo import Repo
 from fakes.pycode import PYCODE
-from huggingface_hub import constants
+from huggingface_hub import constants, get_session, set_client_factory
+from huggingface_hub.utils._http import default_client_factory
 
 from localspec.errors import HubError
 from localspec.hub import reachability
@@ -23,6 +24,7 @@ from localspec.hub.reference import Repository
 
 SNAKE = Repository("zoo/snake-GGUF")
 SILENT, REFUSING, HERE = "127.0.0.2", "127.0.0.3", "127.0.0.1"
+IPV6 = "::1"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is this machine")
 
 
@@ -36,7 +38,8 @@ def hub() -> Iterator[Hub]:
 def client(hub: Hub, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
     with asking(hub.endpoint.replace(HERE, "blocked.test"), tmp_path) as patch:
         patch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 1)
-        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            patch.delenv(name.lower(), raising=False)
             patch.delenv(name, raising=False)
         yield patch
 
@@ -83,6 +86,64 @@ def test_dropped_packets_are_told_after_one_time_out(client: pytest.MonkeyPatch,
 def test_one_address_that_answers_is_enough(client: pytest.MonkeyPatch) -> None:
     resolving(client, SILENT, REFUSING, HERE)
     require_answer()
+
+
+@pytest.fixture
+def silent_ipv6(hub: Hub, client: pytest.MonkeyPatch) -> Iterator[None]:
+    """The same at ::1, and what was known of IPv6 is forgotten."""
+    client.setattr(reachability, "_only_ipv4", False)
+    address = IPV6, int(hub.endpoint.rpartition(":")[2])
+    with ExitStack() as opened:
+        try:
+            server = socket.create_server(address, family=socket.AF_INET6, backlog=0)
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        opened.enter_context(server)
+        for _ in range(3):
+            waiting = opened.enter_context(socket.socket(socket.AF_INET6))
+            waiting.setblocking(False)
+            waiting.connect_ex(address)
+        yield
+    set_client_factory(default_client_factory)
+
+
+@linux
+@pytest.mark.usefixtures("silent_ipv6")
+def test_addresses_of_ipv6_that_drop_packets_are_left_out(client: pytest.MonkeyPatch) -> None:
+    """The HTTP client would wait for each of them, with every new connection."""
+    resolving(client, *[IPV6] * 4, HERE)
+    client.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 3)
+    began = monotonic()
+    assert fetch(SNAKE)[0].read_bytes() == PYCODE[1].read_bytes()
+    assert monotonic() - began < 3
+
+
+@linux
+def test_ipv6_that_answers_stays(client: pytest.MonkeyPatch, hub: Hub) -> None:
+    client.setattr(reachability, "_only_ipv4", False)
+    port = int(hub.endpoint.rpartition(":")[2])
+    with ExitStack() as opened:
+        try:
+            server = socket.create_server((IPV6, port), family=socket.AF_INET6)
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        opened.enter_context(server)
+        resolving(client, HERE, IPV6)
+        require_answer()
+    assert not reachability._only_ipv4
+
+
+@linux
+@pytest.mark.usefixtures("silent_ipv6")
+def test_a_storage_changes_nothing_for_those_who_use_the_client(
+    client: pytest.MonkeyPatch, hub: Hub
+) -> None:
+    resolving(client, IPV6, HERE)
+    before = get_session()
+    require_answer(hub.endpoint.replace(HERE, "blocked.test"))
+    assert get_session() is before and not before.is_closed
+    require_answer()
+    assert get_session() is not before
 
 
 @linux

@@ -1,5 +1,6 @@
 """What a removal takes from huggingface_hub's cache, and that this library finds the rest whole."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from huggingface_hub import scan_cache_dir
 
 from localspec.errors import LocalspecError
 from localspec.hub.partial_files import partial_files
-from localspec.hub.removal import RemovalPlan, plan_removal, remove
+from localspec.hub.removal import RemovalPlan, plan_removal, remove, remove_outdated
 from localspec.hub.store import models_of
 
 REPO = "zoo/tiny-GGUF"
@@ -47,6 +48,31 @@ def test_one_of_two_goes(disk: HubDisk) -> None:
     assert left(disk) == {REPO: 5}
     assert [*snapshot.iterdir()] == [snapshot / "a-Q8_0.gguf"]
     assert len([*(disk.of(REPO) / "blobs").iterdir()]) == 1
+
+
+@pytest.mark.parametrize(
+    ("current", "freed"), [({"b" * 64}, 5), ({"e" * 64}, 0), ({"b" * 40}, 0), ({"b" * 64, ""}, 0)]
+)
+def test_what_was_begun_goes_only_where_every_hash_is_known(
+    disk: HubDisk, current: set[str], freed: int
+) -> None:
+    disk.add(REPO, {"a-Q8_0.gguf": b"eight"})
+    begun = disk.of(REPO) / "blobs" / f"{'e' * 64}.localspec.incomplete"
+    begun.write_bytes(b"begun")
+    assert remove_outdated(REPO, current) == freed
+    assert begun.exists() == (not freed)
+
+
+@pytest.mark.skipif(os.name != "nt", reason="files that are open can be deleted")
+def test_a_file_that_a_program_has_open(disk: HubDisk) -> None:
+    disk.linked = False
+    snapshot = disk.add(REPO, {"a-Q8_0.gguf": b"eight"})
+    with (
+        (snapshot / "a-Q8_0.gguf").open("rb"),
+        pytest.raises(LocalspecError, match=r"cannot be deleted: .*; end the programs that use it"),
+    ):
+        removed("a-Q8_0.gguf")
+    assert removed("a-Q8_0.gguf").whole
 
 
 def test_with_the_last_one_goes_the_repository(disk: HubDisk) -> None:

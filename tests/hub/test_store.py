@@ -54,6 +54,31 @@ def test_a_name_in_other_capitals_is_the_same_repository(disk: HubDisk) -> None:
     assert store.spelled("zoo/Other") == "zoo/Other"
 
 
+def test_a_disk_that_ignores_capitals_says_how_a_repository_is_written_on_it(
+    disk: HubDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
+    real = Path.is_dir
+
+    def is_dir(path: Path) -> bool:
+        known = {each.name.lower() for each in disk.folder.iterdir()}
+        return path.name.lower() in known or real(path)
+
+    monkeypatch.setattr(Path, "is_dir", is_dir)
+    assert store.spelled("ZOO/Tiny-gguf") == REPO
+    assert [stored.name for stored in store.models_of("ZOO/Tiny-gguf")] == names()
+
+
+def test_a_renamed_repository_is_found_by_both_names(disk: HubDisk) -> None:
+    eight = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
+    store.record_alias("zoo/Large-GGUF", REPO)
+    for id in ("zoo/Large-GGUF", "ZOO/large-gguf", REPO):
+        assert locate(id) == eight / "tiny-Q8_0.gguf" and store.spelled(id) == REPO
+    own = disk.add("zoo/Large-GGUF", {"large-Q4_0.gguf": b"four"})
+    assert locate("zoo/large-GGUF:Q4_0") == own / "large-Q4_0.gguf"
+    assert locate("zoo/large-GGUF:Q8_0") == eight / "tiny-Q8_0.gguf"
+
+
 @pytest.mark.skipif(os.name != "posix", reason="capitals are none on Windows")
 def test_what_is_here_twice_in_two_spellings_is_found_in_both(disk: HubDisk) -> None:
     eight = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})

@@ -13,13 +13,14 @@ from localspec.errors import InvalidValueError
 from localspec.gguf.facts import facts_of
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.estimate import cache_bytes
-from localspec.memory.kv_types import KV_TYPES, is_quantised, kv_types
+from localspec.memory.kv_types import KV_TYPES, is_quantised, kv_types, require_fits
 from localspec.models import registry
 
 
 def test_one_name_is_that_of_both() -> None:
     assert kv_types("q8_0") == kv_types("q8_0/q8_0") == (KV_TYPES["q8_0"],) * 2
     assert kv_types("q8_0/f16") == (KV_TYPES["q8_0"], KV_TYPES["f16"])
+    assert RuntimeConfig(kv_type="q8_0/q8_0").kv_type == "q8_0"  # so that saved states fit
     assert is_quantised("f16/q4_0") and is_quantised("q4_0/f16") and not is_quantised("f32/bf16")
 
 
@@ -27,6 +28,19 @@ def test_one_name_is_that_of_both() -> None:
 def test_other_names_are_refused(wrong: str) -> None:
     with pytest.raises(InvalidValueError, match=r"choose one of f32, f16.* as q8_0/f16"):
         RuntimeConfig(kv_type=wrong)
+
+
+@pytest.mark.parametrize("setting", ["kv_type", "drafter_kv_type"])
+def test_errors_name_the_setting_that_is_wrong(setting: str) -> None:
+    options: Any = {setting: "f16/x"}
+    with pytest.raises(InvalidValueError, match=f"^{setting} is 'f16/x'; choose"):
+        RuntimeConfig(**options)
+    options = {setting: "f16/q8_0", "flash_attention": False}
+    with pytest.raises(InvalidValueError, match=f"^{setting} f16/q8_0 .* turns it off; use f16$"):
+        RuntimeConfig(**options)
+    header = facts_of(tiny_model("llama")).header
+    with pytest.raises(InvalidValueError, match=f"^{setting} is q8_0, and the keys of tiny.gguf"):
+        require_fits("q8_0", header, "tiny.gguf", setting)
 
 
 def test_only_quantised_values_need_flash_attention() -> None:

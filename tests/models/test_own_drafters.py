@@ -12,7 +12,8 @@ from huggingface_hub import constants
 
 from localspec.drafters.spec import parse_draft
 from localspec.gguf.facts import facts_of
-from localspec.gguf.files import ModelFiles
+from localspec.gguf.files import ModelFiles, choose_model
+from localspec.gguf.sidecars import is_named_like
 from localspec.hub.reference import Repository
 from localspec.loading.acceptance_check import _FOLDER, _KEY
 from localspec.loading.drafter_finder import FoundDrafters, find_drafters
@@ -132,6 +133,16 @@ def taken(found: FoundDrafters) -> list[str]:
     return [each.files[0].name for each in found.models]
 
 
+def test_an_assistant_beside_its_target(folder: Path) -> None:
+    files = ["gemma-4-12B-it-Q4_0.gguf", "gemma-4-12B-it-assistant.Q4_0.gguf", "owl-Q4_0.gguf"]
+    target = ModelFiles((files[0],))
+    (drafter,) = sidecar_drafters(files, target, REPO)
+    assert (drafter.kind, str(drafter.reference)) == ("assistant", f"{REPO}:{files[1]}")
+    assert is_named_like(ModelFiles((files[1],)), target)
+    assert choose_model(files[:2], None, REPO) == target
+    assert choose_model(files[1:2], None, REPO).first == files[1]
+
+
 def test_auto_takes_the_sidecar_beside_a_target(pair: tuple[Path, Path]) -> None:
     found = find_drafters(AUTO, pair[0])
     assert taken(found) == ["eagle3-owl-F32.gguf"] and found.optional and found.reason is None
@@ -247,6 +258,11 @@ def test_what_drafts_says_whose_it_is(folder: Path, tmp_path: Path) -> None:
     [
         ("mtp-gemma-4-E2B-it.gguf", True),
         ("MTP/gemma-4-Q8_0.gguf", True),
+        ("gemma-4-E4B-it-assistant.Q4_K_M.gguf", True),
+        ("Gemma-4-12B-it-assistant-Q8_0.gguf", True),
+        ("gemma-4-E4B-it-assistant.gguf", True),
+        ("home-assistant-7B-Q8_0.gguf", False),
+        ("gemma-4-12b-it-assistants-tune-Q8_0.gguf", False),
         ("Qwen3-8B-DFlash.Q8_0.gguf", True),
         ("Qwen3-8B-Eagle3-Q8_0.gguf", True),
         ("PARD-Qwen3-0.6B.Q8_0.gguf", True),

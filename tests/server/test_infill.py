@@ -1,6 +1,7 @@
 """Filling in the middle: /infill as llama-server has it, and /v1/completions with a suffix."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,24 @@ def test_it_ends_at_a_line_when_its_time_is_over(editor: Served, expected: Expec
     assert (stopped["stop_type"], stopped["stopping_word"]) == ("word", "\n")
 
 
+def test_it_ends_before_a_line_that_is_indented_less(editor: Served, expected: Expected) -> None:
+    newline = {str(expected.ids["Ċ"]): 3}
+    body = {**BODY, "n_predict": 300, "logit_bias": newline}
+    whole = editor.post("/infill", body).json()["content"]
+    cut = editor.post("/infill", {**body, "n_indent": 2}).json()
+    first = re.search(r"\n[ \t]?(?![ \t])", whole)
+    assert first and cut["content"] == whole[: first.end()]
+    assert cut["stop_type"] == "limit" and cut["tokens_predicted"] < 300
+
+
+def test_several_fillings_have_seeds_of_their_own(editor: Served) -> None:
+    first, second = editor.post("/infill", {**BODY, "n": 2, "n_probs": 2}).json()
+    assert first["content"] == editor.post("/infill", BODY).json()["content"]
+    again = editor.post("/infill", {**BODY, "seed": BODY["seed"] + 1}).json()
+    assert second["content"] == again["content"]
+    assert len(first["completion_probabilities"]) == first["tokens_predicted"]
+
+
 def test_completions_with_a_suffix(editor: Served, alone: Engine, expected: Expected) -> None:
     wanted = alone.generate(expected.gap(AHEAD, BEHIND), **SETTINGS)
     more = {"ignore_eos": True, "localspec": {"depth": 4}}
@@ -152,11 +171,24 @@ def test_completions_with_a_suffix(editor: Served, alone: Engine, expected: Expe
         ({"input_extra": [{"text": 3}]}, "input_extra[0].text is 3"),
         ({"input_extra": [{"text": "a", "filename": 3}]}, "input_extra[0].filename is 3"),
         ({"prompt": ["a"]}, "prompt is ['a']; it must be a string"),
-        ({"n_probs": 3}, "n_probs is 3"),
+        ({"thinking_budget": 5}, "the thinking budget is 5"),
+        ({"n": 2, "n_indent": 4}, "n_indent is 4"),
         ({"prompt": "XYZ" * 200, "n_predict": 9}, "prompt is too long"),
         ({"input_prefix": "\ud800"}, "no valid Unicode"),
     ],
-    ids=["none", "type", "map", "empty", "text", "name", "list", "probs", "long", "unicode"],
+    ids=[
+        "none",
+        "type",
+        "map",
+        "empty",
+        "text",
+        "name",
+        "list",
+        "budget",
+        "several",
+        "long",
+        "unicode",
+    ],
 )
 def test_what_cannot_be_filled(editor: Served, changed: dict[str, Any], said: str) -> None:
     content = json.dumps({**BODY, **changed})

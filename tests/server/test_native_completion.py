@@ -1,15 +1,22 @@
 """POST /completion, as llama-server's own clients send it."""
 
 import json
+import re
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import httpx
 import pytest
 from fakes.served import Served
+from hypothesis import given
+from hypothesis import strategies as st
 
 import localspec
 from localspec.engine.engine import Engine
+from localspec.server.native_answer import _Written
+from localspec.server.reply import Delta
+from localspec.server.tool_calls import Text
 
 PROMPT = "for i in ls ls ls"
 BODY: dict[str, Any] = {
@@ -128,6 +135,60 @@ def test_without_a_limit_it_fills_the_context(strict: Served, alone: Engine) -> 
     assert found["stop_type"] == "limit"
 
 
+def test_a_full_context_is_told_from_a_limit(strict: Served) -> None:
+    assert completed(strict, n_predict=-1)["truncated"] is True
+    assert completed(strict)["truncated"] is False
+
+
+@pytest.mark.parametrize("name", ["max_completion_tokens", "max_tokens"])
+def test_limits_and_probabilities_by_other_names(strict: Served, name: str) -> None:
+    found = completed(strict, **{"n_predict": None, name: 4, "logprobs": 2})
+    assert found["tokens_predicted"] == 4
+    assert [len(each["top_logprobs"]) for each in found["completion_probabilities"]] == [2] * 4
+    text = strict.post("/v1/completions", {**BODY, "n_predict": None, name: 4}).json()
+    assert text["usage"]["completion_tokens"] == 4
+
+
+def test_the_settings_have_the_names_of_requests(strict: Served) -> None:
+    chosen = {"repeat_last_n": 9, "repeat_penalty": 1.2, "n_probs": 1, "top_k": -5, "top_p": 0}
+    found = completed(strict, **chosen, t_max_predict_ms=-1)["generation_settings"]
+    assert {name: found[name] for name in ("repeat_last_n", "repeat_penalty", "n_probs")} == {
+        name: chosen[name] for name in ("repeat_last_n", "repeat_penalty", "n_probs")
+    }
+    assert found["top_k"] == 0 and found["top_p"] == pytest.approx(0, abs=1e-6)
+    assert found["stream"] is False and found["grammar"] == ""
+    read = completed(strict, n_predict=0)
+    assert read["generation_settings"]["n_predict"] == 0
+
+
+def test_a_top_p_of_0_takes_the_likeliest(strict: Served) -> None:
+    greedy = completed(strict, temperature=0)["content"]
+    assert completed(strict, temperature=1.5, top_p=0)["content"] == greedy
+
+
+def test_each_part_of_a_stream_tells_its_times_if_asked(strict: Served) -> None:
+    *parts, _ = parts_of(strict, timings_per_token=True)
+    counts = [part["timings"]["predicted_n"] for part in parts]
+    assert counts == sorted(counts) and counts[0] < 24
+    assert not any("timings" in part for part in parts_of(strict)[:-1])
+
+
+@given(text=st.text("ab \t\n", max_size=40), least=st.integers(1, 4), seed=st.randoms())
+def test_a_text_ends_before_a_line_that_is_indented_too_little(
+    text: str, least: int, seed: Random
+) -> None:
+    """However it is cut into parts."""
+    short = re.compile(rf"\n[ \t]{{0,{least - 1}}}(?![ \t]|\Z)")
+    found = short.search(text)
+    written, kept, rest = _Written(), "", text
+    while rest and not written.is_dedented:
+        size = seed.randint(1, 5)
+        kept += written.add(Delta(None, (Text(rest[:size]),)), least)
+        rest = rest[size:]
+    assert written.is_dedented == (found is not None)
+    assert kept == written.text == (text[: found.end()] if found else text)
+
+
 def test_a_prompt_that_is_only_read(strict: Served) -> None:
     prompt = "a b c d e f g h i j"
     read = completed(strict, prompt=prompt, n_predict=0, cache_prompt=True)
@@ -204,6 +265,8 @@ def test_drafts_change_nothing(strict: Served, temperature: float) -> None:
         ({"thinking_budget": 5}, "the thinking budget is 5"),
         ({"prompt": ["x", "y"], "t_max_predict_ms": 100}, "t_max_predict_ms is 100"),
         ({"n_predict": "many"}, "n_predict is 'many'"),
+        ({"prompt": ["x", "y"], "n_indent": 4}, "n_indent is 4"),
+        ({"n_predict": None, "logprobs": True}, "logprobs is True"),
     ],
     ids=lambda value: None if isinstance(value, str) else next(iter(value)),
 )

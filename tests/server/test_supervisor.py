@@ -235,6 +235,18 @@ def test_what_is_printed_at_the_start_of_a_process_is_no_report(runs: Path) -> N
     assert errors.count("from a site") == 2
 
 
+def test_a_ctrl_c_before_it_can_be_answered_leaves_no_traceback(runs: Path) -> None:
+    """Windows holds none back."""
+    raised = "import sys\nif 'localspec.server.child' in sys.orig_argv:\n    raise "
+    found = []
+    for exception in ("KeyboardInterrupt", "GeneratorExit"):
+        (runs.parent / "sitecustomize.py").write_text(raised + exception)
+        with supervising(f"Faulty(Path({str(runs)!r}))", first=runs.parent) as process:
+            _, errors = process.communicate(timeout=PATIENCE)
+        found.append("Traceback" in errors)
+    assert found == [False, True]
+
+
 def test_a_line_of_its_log_ends_once(runs: Path) -> None:
     """Windows ends it with CR LF."""
     with supervising(f"Faulty(Path({str(runs)!r}), ready=9, written='said\\r\\n')") as process:

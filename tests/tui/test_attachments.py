@@ -89,6 +89,9 @@ def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
     (folder / "zero.bin").write_bytes(b"ab\0cd")
     assert "@image.png" in refused("see @image.png", folder)
     assert "@zero.bin" in refused("see @zero.bin", folder)
+    (folder / "latin.txt").write_bytes(b"caf\xe9")
+    line = "@latin.txt cannot be read: it is not UTF-8, byte 3 is 0xe9; save it as UTF-8, or put"
+    assert refused("@latin.txt", folder).startswith(line)
     assert "@src is a folder" in refused("see @src.", folder)
 
 
@@ -112,8 +115,9 @@ def refused(text: str, folder: Path) -> str:
     return message
 
 
-def test_windows_line_ends_and_byte_order_marks_are_removed(folder: Path) -> None:
-    (folder / "dos.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_windows_line_ends_and_byte_order_marks_are_removed(folder: Path, encoding: str) -> None:
+    (folder / "dos.txt").write_bytes("one\r\ntwo\r\n".encode(encoding))
     assert attach_files("@dos.txt", folder)[0] == "dos.txt:\n```txt\none\ntwo\n```"
 
 

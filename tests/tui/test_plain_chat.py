@@ -28,6 +28,7 @@ from localspec_tui.plain import chat as plain
 from localspec_tui.plain.message_reader import MessageReader, Typed
 from localspec_tui.preferences import Preferences
 
+LEAVING = "Ctrl-Z Enter" if os.name == "nt" else "Ctrl-D"
 pty = pytest.mark.skipif(os.name == "nt", reason="there is no pty")
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -40,7 +41,7 @@ def test_answers_are_all_that_is_written_to_stdout(chat: Chat) -> None:
     assert lines[:3] == [
         "(loading scripted)",
         "(model: scripted, drafter: suffix)",
-        "(/help lists the commands, Ctrl-D leaves)",
+        f"(/help lists the commands, {LEAVING} leaves)",
     ]
     assert lines[3].startswith("> (") and "tokens per second, " in lines[3]
     assert ", drafter: suffix, context: " in lines[3] and "of 8,192 tokens)" in lines[3]
@@ -64,6 +65,10 @@ def test_messages_of_several_lines(chat: Chat) -> None:
 def test_a_pipe_of_windows_and_bytes_that_are_no_text(chat: Chat) -> None:
     done = chat(Script(), b"\xef\xbb\xbfh\xc3\xa9\r\n\xff\r\n")
     assert contents(done)[::2] == ["hé", "\ufffd"]
+
+
+def test_a_file_that_powershell_wrote(chat: Chat) -> None:
+    assert contents(chat(Script(), "hé\r\nb\r\n".encode("utf-16")))[::2] == ["hé", "b"]
 
 
 def test_reasoning_is_marked(chat: Chat) -> None:

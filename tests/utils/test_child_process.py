@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
+from enum import IntEnum
 from pathlib import Path
 
 import psutil
@@ -42,6 +44,13 @@ def test_it_runs_a_module_with_arguments_on_the_same_path(program: Write) -> Non
 def test_its_standard_input_is_empty(program: Write) -> None:
     program("import os; print(os.read(0, 1))")
     assert ended().output == "b''\n"
+
+
+def test_no_signal_is_named_for_an_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows, 0 is that of CTRL_C_EVENT."""
+    monkeypatch.setattr(signal, "Signals", IntEnum("Signals", [("CTRL_C_EVENT", 0)]))
+    for code in (0, 1):
+        assert ChildExit(code, "", "").reason == f"exit code {code}"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no signals")

@@ -15,7 +15,7 @@ from localspec.utils.bounded_file import MOST_TEXT_BYTES
 from localspec.utils.text_file import read_text_file
 
 REMEDY = "name another"
-UTF_16 = "it is not UTF-8, byte 0 is 0xff; convert it, for example with iconv"
+SAVE_IT = "; save it as UTF-8, or name another"
 
 
 def larger(file: Path) -> None:
@@ -34,6 +34,8 @@ def bytes_of(data: bytes) -> Callable[[Path], Any]:
         (b"", ""),
         ("\ufeffé\r\nb\n".encode(), "é\nb\n"),
         ("a\ufeff\r".encode(), "a\ufeff\r"),
+        ("\ufeffé😀\r\nb\n".encode("utf-16-le"), "é😀\nb\n"),
+        ("\ufeff\ufeffé".encode("utf-16-be"), "\ufeffé"),
     ],
 )
 def test_what_is_read(tmp_path: Path, data: bytes, text: str) -> None:
@@ -47,9 +49,10 @@ def test_what_is_read(tmp_path: Path, data: bytes, text: str) -> None:
     ("make", "problem"),
     [
         (lambda _: None, "No such file or directory; name another"),
-        (bytes_of(b"\xef\xbb\xbfab\xff"), "it is not UTF-8, byte 5 is 0xff; convert it"),
-        (bytes_of(b"caf\xe9"), "it is not UTF-8, byte 3 is 0xe9; convert it, for example with"),
-        (bytes_of("\ufeffé".encode("utf-16-le")), f"{UTF_16}, or name another"),
+        (bytes_of(b"\xef\xbb\xbfab\xff"), f"it is not UTF-8, byte 5 is 0xff{SAVE_IT}"),
+        (bytes_of(b"caf\xe9"), f"it is not UTF-8, byte 3 is 0xe9{SAVE_IT}"),
+        (bytes_of(b"\xff\xfea\x00b"), f"it is not UTF-16, byte 4 is 0x62{SAVE_IT}"),
+        (bytes_of("\ufeffa".encode("utf-32-le")), "it is no text; name another"),
         (bytes_of("ab".encode("utf-16-le")), "it is no text; name another"),
         (larger, "it is larger than 67.1 MB; name another"),
     ],

@@ -8,9 +8,10 @@ from localspec.errors import InvalidValueError
 from localspec.utils.toml_file import parse_toml, read_text
 
 
-def test_a_byte_order_mark_is_no_part_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_no_part_of_it(tmp_path: Path, encoding: str) -> None:
     file = tmp_path / "config.toml"
-    file.write_text("ctx = 512\n", encoding="utf-8-sig")
+    file.write_text("ctx = 512\n", encoding=encoding)
     assert parse_toml(read_text(file), file.name) == {"ctx": 512}
 
 

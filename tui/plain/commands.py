@@ -13,6 +13,7 @@ from localspec_tui.completion import objection
 from localspec_tui.export import export_session
 from localspec_tui.labels import absolute, absolute_drafters, messages_text
 from localspec_tui.notes import KEY_LETTERS
+from localspec_tui.plain.message_reader import END_KEYS
 from localspec_tui.session_settings import with_thinking
 from localspec_tui.slash_commands import (
     COMMANDS,
@@ -40,7 +41,7 @@ PLAIN_COMMANDS: Mapping[str, str] = {
     "/drop-oldest on|off": "Drop the oldest messages where the context is full",
     "/sessions": "List the latest conversations; chat --plain --resume ID goes on with one",
     "/save FILE": "Save the conversation as Markdown; .json has all variants",
-    "/quit": "Quit, as Ctrl-D does",
+    "/quit": f"Quit, as {END_KEYS} does",
 }
 _MOST_SESSIONS = 20
 _TEXT_LINES = (

@@ -18,6 +18,7 @@ from localspec_tui.engine_events import (
 )
 from localspec_tui.export import INCOMPLETE
 from localspec_tui.labels import model_label
+from localspec_tui.plain.message_reader import END_KEYS
 from localspec_tui.preferences import Preferences
 from localspec_tui.status import Status, in_words
 
@@ -158,7 +159,7 @@ class PlainEventHandler:
             if event.bundled and not self._chat.options.session:
                 for line in notes.first_launch().splitlines():
                     self._printer.note(line)
-            self._printer.note("/help lists the commands, Ctrl-D leaves")
+            self._printer.note(f"/help lists the commands, {END_KEYS} leaves")
         if not self._chat.options.private:
             self._remember(event)
 

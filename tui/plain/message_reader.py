@@ -5,13 +5,17 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from io import BufferedReader
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from localspec.cli.output import write_to_stderr
+from localspec.utils.text_file import is_utf_16
 from localspec_tui.slash_commands import as_typed, is_command
 
 PROMPT, FURTHER = "> ", ". "
+# What ends the input of a terminal.
+END_KEYS = "Ctrl-Z Enter" if sys.platform == "win32" else "Ctrl-D"
 _QUOTES = '"""'
 # Bytes that a terminal takes in one line, where readline does not edit it (N_TTY_BUF_SIZE).
 _LONGEST_TYPED = 4095
@@ -39,12 +43,8 @@ class MessageReader:
         # `input` edits lines only so, and would write the prompt among the answers else.
         self._edits = self.is_terminal and sys.stdout.isatty()
         self._readline = _readline() if self._edits else None
-        self._has_lines = False
+        self._has_lines = self._knows_encoding = False
         self._newest = ""
-        if isinstance(sys.stdin, io.TextIOWrapper):
-            # As files on Windows are written, too; a terminal has an encoding of its own.
-            encoding = sys.stdin.encoding if self.is_terminal else "utf-8-sig"
-            sys.stdin.reconfigure(encoding=encoding, errors="replace")
 
     def remember(self, messages: Callable[[], Iterable[str]]) -> None:
         """Let Up bring back these messages, the last one first."""
@@ -110,7 +110,7 @@ class MessageReader:
     def _note_cut(self, line: str) -> None:
         """Say that the terminal, which edits this line, takes no longer one."""
         size = len(line.removesuffix("\n").encode(sys.stdin.encoding, "replace"))
-        if size >= _LONGEST_TYPED:
+        if size == _LONGEST_TYPED:
             write_to_stderr(
                 f"(a terminal takes {size:,} bytes in one line: what was typed behind them is "
                 'lost; end a line earlier with \\, begin the text with """, or attach a file '
@@ -120,6 +120,7 @@ class MessageReader:
     def _line(self, prompt: str) -> str | None:
         """The next line; None at the end."""
         if self._edits:
+            self._find_encoding()
             try:
                 line = input(prompt)
             except EOFError:
@@ -128,6 +129,7 @@ class MessageReader:
                 return None
         else:
             write_to_stderr(prompt)
+            self._find_encoding()
             line = sys.stdin.readline()
             if not line:
                 write_to_stderr("\n")
@@ -137,6 +139,18 @@ class MessageReader:
             self._note_cut(line)
         # What is typed may be no text in the terminal's encoding.
         return line.removesuffix("\n").encode("utf-8", "replace").decode()
+
+    def _find_encoding(self) -> None:
+        """Choose the encoding of standard input by its first bytes, for which this waits."""
+        if self._knows_encoding or not isinstance(sys.stdin, io.TextIOWrapper):
+            return
+        # A terminal has an encoding of its own.
+        encoding = sys.stdin.encoding
+        if not self.is_terminal:
+            start = cast(BufferedReader, sys.stdin.buffer).peek(2)
+            encoding = "utf-16" if is_utf_16(start) else "utf-8-sig"
+        sys.stdin.reconfigure(encoding=encoding, errors="replace")
+        self._knows_encoding = True
 
 
 def _as_line(text: str, *, is_quoted: bool = False) -> str:

@@ -1,0 +1,33 @@
+"""Request members: a sampler's settings in the words of a request to llama-server, or to ours."""
+
+from typing import Any
+
+from localspec.sampling.params import SamplingParams
+
+
+def request_members(params: SamplingParams) -> dict[str, Any]:
+    """The members that say how tokens are drawn, in this order: penalties and filters, XTC, DRY."""
+    members: dict[str, Any] = {
+        "temperature": params.temperature,
+        "top_k": params.top_k,
+        "top_p": params.top_p,
+        "min_p": params.min_p,
+        "typical_p": params.typical_p,
+        "repeat_penalty": params.repeat_penalty,
+        "frequency_penalty": params.frequency_penalty,
+        "presence_penalty": params.presence_penalty,
+        "repeat_last_n": params.penalty_window,
+        # Also where it is off: a GGUF may recommend it.
+        "xtc_probability": params.xtc_probability,
+        "xtc_threshold": params.xtc_threshold,
+    }
+    if params.has_dry:
+        members |= {
+            "dry_multiplier": params.dry_multiplier,
+            "dry_base": params.dry_base,
+            "dry_allowed_length": params.dry_allowed_length,
+            "dry_penalty_last_n": params.dry_penalty_last_n,
+        }
+        if params.dry_sequence_breakers:  # llama-server takes no empty list
+            members["dry_sequence_breakers"] = [*params.dry_sequence_breakers]
+    return members
