@@ -1,14 +1,17 @@
 """Long sessions: only turns near the visible rows are mounted."""
 
 import asyncio
+import gc
 from itertools import pairwise
 from pathlib import Path
+from weakref import ref
 
 from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import Script
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec_tui.archive import Archive
+from localspec_tui.widgets.streaming_markdown import StreamingMarkdown
 
 MESSAGES = 500
 
@@ -121,5 +124,22 @@ def test_the_arrow_keys_reach_turns_that_were_not_mounted(tmp_path: Path) -> Non
                 )
             await chat.press("up", *["down"] * 3)
             assert chat.screen.view.focused_turn_view.turn.content.startswith("entry 3\n")
+
+    asyncio.run(body())
+
+
+def test_the_answers_of_a_chat_that_was_left_are_freed(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(["**bold**"]), tmp_path) as chat:
+            for _ in range(3):
+                await chat.ask("hi")
+            answers = [ref(each) for each in chat.screen.view.query(StreamingMarkdown)]
+            await chat.press("ctrl+n")
+            await chat.wait_idle()
+            # Textual keeps its last few layouts.
+            for _ in range(3):
+                await chat.ask("hi")
+            gc.collect()
+            assert len(answers) == 3 and not any(each() for each in answers)
 
     asyncio.run(body())
