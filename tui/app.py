@@ -133,9 +133,9 @@ class ChatApp(App[None]):
         for note in filter(None, (*options.notes, self.archive.problem)):
             screen.view.note(note, warning=True)
         if options.session:
-            screen.resume(options.session, options.system, at_start=True)
+            screen.switch.resume(options.session, options.system, at_start=True)
         else:
-            screen.set_system_prompt(options.system)
+            screen.switch.begin(options.system)
         self.engine_thread.load(
             options.model,
             self.settings.draft,

@@ -28,7 +28,7 @@ class Dialogs:
 
         def chosen(key: str | None) -> None:
             if key and key != chat.autosave.key:
-                self._screen.resume(key)
+                self._screen.switch.resume(key)
 
         chat.push_screen(SessionsScreen(chat.archive, chat.autosave.key), chosen)
 
@@ -70,7 +70,7 @@ class Dialogs:
                 case "larger":
                     chat.engine_thread.enlarge(larger)
                 case "new":
-                    screen.begin_new()
+                    screen.switch.begin_new()
             if choice in ("drop", "larger"):
                 retry()
                 screen.outbox.release()

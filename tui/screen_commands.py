@@ -20,7 +20,7 @@ class SlashCommands:
         self._screen = screen
         self._actions: Mapping[str, Callable[[str], None]] = {
             "/help": lambda _: self._screen.chat.action_help(),
-            "/clear": lambda _: self._screen.begin_new(),
+            "/clear": lambda _: self._screen.switch.begin_new(),
             "/continue": lambda _: self._screen.action_continue_answer(),
             "/model": self._model,
             "/draft": self._draft,

@@ -320,7 +320,7 @@ def test_a_new_chat_right_after_a_question_is_empty(tmp_path: Path) -> None:
         async with running_chat(Script([LONG], rate=200), tmp_path) as chat:
             for number in range(5):
                 chat.app.engine_thread.send(f"question {number}")
-                chat.screen.begin_new()
+                chat.screen.switch.begin_new()
                 await chat.wait_idle()
                 assert chat.contents == []
                 assert f"question {number}" not in chat.text

@@ -122,6 +122,37 @@ def test_the_text_under_the_mouse_is_copied_although_the_box_has_the_focus(tmp_p
     asyncio.run(body())
 
 
+# Scrolling.
+
+
+def test_page_keys_scroll_the_conversation_while_the_box_shows_all_its_lines(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        rows = "\n\n".join(f"line {number}" for number in range(60))
+        async with running_chat(Script([rows]), tmp_path) as chat:
+            view, composer = chat.screen.view, chat.screen.composer
+            await chat.ask("first of all")
+            composer.set_text("half a thought")
+            await chat.press("pageup")
+            await chat.until(lambda: "line 59" not in chat.text)
+            await chat.press("pagedown")
+            await chat.until(lambda: "line 59" in chat.text)
+            await chat.press("ctrl+home")
+            await chat.until(lambda: "first of all" in chat.text)
+            await chat.press("ctrl+end")
+            await chat.until(lambda: "line 59" in chat.text)
+            assert composer.has_focus
+            composer.set_text("\n".join(map(str, range(100))))
+            await chat.until(lambda: composer.max_scroll_y)
+            row = composer.cursor_location[0]
+            await chat.press("pageup")
+            assert composer.cursor_location[0] < row
+            assert view.scroll_y == view.max_scroll_y
+
+    asyncio.run(body())
+
+
 # Commands.
 
 

@@ -232,6 +232,10 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
                 return last_code_block(focused.turn.content) is not None
         return True
 
+    def action_scroll_end(self) -> None:
+        """Scroll to the end, and follow it again."""
+        self.follow_end()
+
     def action_move_focus(self, step: int) -> None:
         """Focus the next turn, or the one before for -1. Without a focus, focus the last turn."""
         focused, views = self.focused_turn_view, self.turn_views
