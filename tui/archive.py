@@ -22,6 +22,10 @@ from localspec_tui.turn_rows import SavedTurn, without_surrogates
 _KEY_LETTERS = 12
 _TITLE_LETTERS = 60
 _UNTITLED = "untitled"
+OVERTAKEN = (
+    "another window has gone on with this conversation; its messages are another variant (←/→) "
+    "when the conversation is opened again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class _Session:
     """A session that was created or opened here. saved, last: what the database has of it.
 
     title: None until the first save or `rename`. saved: by the key of the turn. last: key of the
-    turn where the active branch ends.
+    turn where the active branch ends. others: such keys that other windows have saved.
     """
 
     model: str
@@ -71,13 +75,22 @@ class _Session:
     title: str | None = None
     saved: dict[str, SavedTurn] = field(default_factory=dict)
     last: str | None = None
+    others: set[str] = field(default_factory=set)
+
+    def is_overtaken(self, last: str | None) -> bool:
+        """Whether another window has saved where the branch ends; asked once for each such turn."""
+        if last is None or last == self.last or last in self.others:
+            return False
+        self.others.add(last)
+        return True
 
 
 class Archive:
     """The sessions in a database file; for one thread. Close it at the end.
 
-    file: where they are kept. problem: one line about the file, about what is not saved yet, or
-    about damaged rows, which are left out; None if there is no problem.
+    file: where they are kept. problem: one line about the file, about what is not saved yet,
+    about damaged rows, which are left out, or about another window that goes on with the session
+    that was just saved; None if there is no problem.
     Several processes may use one file at once.
     """
 
@@ -122,6 +135,7 @@ class Archive:
         try:
             with self._database.writing() as connection:
                 number, is_new = _session_row(connection, key, session)
+                is_overtaken = not is_new and session.is_overtaken(_last_key(connection, number))
                 if is_new and session.saved:  # it was deleted
                     session.saved.clear()
                     unsaved = turn_rows.unsaved(turns, {}, origins)
@@ -133,7 +147,7 @@ class Archive:
             return
         session.saved.update((turn.key, columns) for turn, columns in unsaved)
         session.last = last_key
-        self.problem = self._database.problem
+        self.problem = OVERTAKEN if is_overtaken else self._database.problem
 
     def open(self, key: str) -> SavedSession:
         """Read a session, to continue it. An answer that was never finished is "interrupted".
@@ -304,6 +318,15 @@ def _session_row(connection: sqlite3.Connection, key: str, session: _Session) ->
     ).rowcount
     [(number,)] = connection.execute("SELECT number FROM session WHERE key = ?", [key])
     return number, inserted == 1
+
+
+def _last_key(connection: sqlite3.Connection, number: int) -> str | None:
+    """The key of the turn where the saved branch of a session ends, if there is one."""
+    statement = (
+        "SELECT turn.key FROM session JOIN turn ON turn.number = last WHERE session.number = ?"
+    )
+    row = connection.execute(statement, [number]).fetchone()
+    return (row and text_or(row[0], "")) or None
 
 
 def _update_session_row(connection: sqlite3.Connection, number: int, last: Turn | None) -> None:

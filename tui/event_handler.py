@@ -132,6 +132,7 @@ class EngineEventHandler:
     def _question_asked(self, event: QuestionAsked) -> None:
         self._screen.view.show(event.turn.path)
         self._app.save_question(event.turn)
+        self._note_archive_problem()
         self.state = "reading"
 
     def _answer_started(self, event: AnswerStarted) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from fakes.scripted import Script
 from textual.timer import Timer
 
 from localspec.conversation.events import Reading
+from localspec.conversation.turns import Turn
 from localspec.utils.busy_cores import BusyCores
-from localspec_tui.archive import Archive
+from localspec_tui.archive import OVERTAKEN, Archive
 from localspec_tui.screens.chat import ChatScreen
 from localspec_tui.widgets.turn_view import TurnView
 
@@ -409,5 +411,19 @@ def test_origin_view_of_answers_that_are_complete_before_they_are_mounted(tmp_pa
             await chat.wait_idle()
             await chat.ask("More")
             assert len(chat.screen.view.turn_views) == 4
+
+    asyncio.run(body())
+
+
+def test_a_chat_says_that_another_window_goes_on_with_its_conversation(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.ask("a")
+            with closing(Archive(tmp_path / "sessions.sqlite3")) as other:
+                session = other.open(chat.app.autosave.key)
+                other.save(session.key, [], session.conversation.add(Turn("user", "there")))
+            for text in ("here", "again"):
+                await chat.ask(text)
+            assert chat.notes.count(OVERTAKEN) == 1
 
     asyncio.run(body())
