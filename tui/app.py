@@ -314,11 +314,18 @@ class ChatApp(App[None]):
         await super().on_event(event)
 
     async def action_stop_or_quit(self) -> None:
-        """Copy the selected text, if any; else stop the answer, and quit the second time."""
+        """Copy the selected text, if any; else stop the answer, and quit the second time.
+
+        Where there is no answer, a text in the box goes to the earlier messages first.
+        """
         if selected := self._selected_text:
             self.copy(selected, code=False)
             return
+        is_idle = not self.engine_thread.busy
         self.main.action_stop()
+        if is_idle and self.screen is self.main and self.main.unsent.set_aside():
+            self.notify("the text is among the earlier messages: Up brings it back", timeout=4)
+            return
         if monotonic() - self._ctrl_c_pressed < _QUIT_INTERVAL:
             self.exit()
         self._ctrl_c_pressed = monotonic()

@@ -182,6 +182,25 @@ def test_ctrl_c_stops_and_a_second_one_quits(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_ctrl_c_moves_a_text_to_the_earlier_messages_first(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            composer = chat.screen.composer
+            composer.set_text("half a thought")
+            await chat.press("ctrl+c")
+            assert composer.text == ""
+            assert "Up brings it back" in [*chat.app._notifications][-1].message
+            await chat.press("up")
+            assert composer.text == "half a thought"
+            await chat.press("ctrl+c", "ctrl+c")
+            assert chat.app.is_running
+            await chat.press("ctrl+c")
+            await chat.until(lambda: not chat.app.is_running)
+            assert chat.app.lost_text == ""
+
+    asyncio.run(body())
+
+
 def test_ctrl_c_copies_selected_text(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:
