@@ -276,6 +276,15 @@ def test_turns_and_their_code_are_copied(tmp_path: Path) -> None:
             assert chat.app.clipboard == answer
             await chat.press("c")
             assert chat.app.clipboard == "x = 2\n"
+            await chat.press("c")
+            assert chat.app.clipboard == "x = 1\n"
+            await chat.until(
+                lambda: any("block 1 of 2" in each.message for each in chat.app._notifications)
+            )
+            await chat.press("c")
+            assert chat.app.clipboard == "x = 2\n"
+            await chat.press("y", "c")
+            assert chat.app.clipboard == "x = 2\n"
             await chat.press("up", "y")
             assert chat.app.clipboard == "x?"
             await chat.press("c")

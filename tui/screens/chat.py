@@ -211,7 +211,8 @@ class ChatScreen(Screen[None]):
 
     @on(ConversationView.CopyRequested)
     def _copy(self, event: ConversationView.CopyRequested) -> None:
-        self.chat.copy(event.turn.content, code=event.code)
+        copier = self.chat.copier
+        (copier.copy_code if event.code else copier.copy)(event.turn.content)
 
     @on(Composer.EditorRequested)
     def _write_in_editor(self) -> None:

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from localspec.conversation.turns import Turn
-from localspec_tui.code_blocks import last_code_block
+from localspec_tui.code_blocks import code_blocks
 from localspec_tui.common_prefix import common_prefix_length
 from localspec_tui.widgets.single_layout import SingleLayout
 from localspec_tui.widgets.turn_view import TurnView
@@ -47,7 +47,7 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
         Binding("right", "switch_variant(1)", "Next variant", group=_VARIANTS),
         Binding("e", "edit", "Edit", tooltip="ask again; the rest stays a branch"),
         Binding("y", "copy", "Copy"),
-        Binding("c", "copy_code", "Copy code", tooltip="its last block"),
+        Binding("c", "copy_code", "Copy code", tooltip="its last block; again: the one before"),
     ]
 
     @dataclass
@@ -65,7 +65,7 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
 
     @dataclass
     class CopyRequested(Message):
-        """The user wants to copy a turn. code: only its last code block."""
+        """The user wants to copy a turn. code: only one of its code blocks."""
 
         turn: Turn
         code: bool
@@ -229,7 +229,7 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
             case "switch_variant":
                 return focused.has_variants
             case "copy_code":
-                return last_code_block(focused.turn.content) is not None
+                return bool(code_blocks(focused.turn.content))
         return True
 
     def action_scroll_end(self) -> None:
@@ -266,7 +266,7 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
             self.post_message(self.CopyRequested(view.turn, code=False))
 
     def action_copy_code(self) -> None:
-        """Ask to copy the last code block of the turn."""
+        """Ask to copy a code block of the turn."""
         if view := self._target_view:
             self.post_message(self.CopyRequested(view.turn, code=True))
 
