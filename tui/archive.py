@@ -16,6 +16,7 @@ from localspec_tui.database import Database
 from localspec_tui.origins import OriginSegment
 from localspec_tui.row_values import count_of, moment_of, text_or
 from localspec_tui.sanitized import single_line
+from localspec_tui.search_index import Hit
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.turn_rows import SavedTurn, without_surrogates
 
@@ -58,7 +59,7 @@ class SavedSession:
 
 
 Summaries = list[SessionSummary]
-SearchResults = list[tuple[SessionSummary, str]]
+SearchResults = list[tuple[SessionSummary, Hit]]
 
 
 @dataclass(slots=True)
@@ -181,14 +182,14 @@ class Archive:
         return [summary for _, summary in self._summaries(limit)]
 
     def search(self, words: str) -> SearchResults:
-        """The sessions with a turn that contains all these words, each with a snippet of the turn.
+        """The sessions with a turn that contains all these words, each with the latest such turn.
 
         The session that was changed last comes first. The last word may be incomplete.
         """
         with self._database.reading() as connection:
-            snippets = search_index.search(connection, words)
-        summaries = self._summaries() if snippets else ()
-        return [(summary, snippets[row]) for row, summary in summaries if row in snippets]
+            hits = search_index.search(connection, words)
+        summaries = self._summaries() if hits else ()
+        return [(summary, hits[row]) for row, summary in summaries if row in hits]
 
     def messages(self, limit: int) -> Sequence[str]:
         """Up to `limit` messages of the user in all sessions, the one that was sent last last."""

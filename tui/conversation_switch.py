@@ -33,10 +33,18 @@ class ConversationSwitch:
         self._switch(Conversation(), chat.system, take_over)
         self._screen.composer.focus()
 
-    def resume(self, key: str, system: str | None = None, *, at_start: bool = False) -> None:
+    def resume(
+        self,
+        key: str,
+        system: str | None = None,
+        *,
+        at_start: bool = False,
+        found: str | None = None,
+    ) -> None:
         """Continue a saved session. system: replaces its system prompt; None keeps it.
 
-        at_start: whether the chat begins with it, with settings that are chosen already.
+        at_start: whether the chat begins with it, with settings that are chosen already. found: key
+        of the turn to show; None for the last.
         """
         screen, chat = self._screen, self._screen.chat
         try:
@@ -54,9 +62,20 @@ class ConversationSwitch:
             screen.unsent.put_back(session.unsent)
             if not at_start:
                 chat.continue_as_saved(session)
+            if found:
+                self.go_to(found)
 
         system = session.system if system is None else system
         self._switch(session.conversation, system, take_over, then)
+
+    def go_to(self, key: str) -> None:
+        """Show the turn with this key, or say that it is on another branch."""
+        screen = self._screen
+        turn = next((each for each in screen.conversation.turns if each.key == key), None)
+        if turn:
+            screen.view.go_to(turn)
+        else:
+            screen.view.note("what was found is in another variant: ←/→ on a message switch")
 
     def _switch(
         self,

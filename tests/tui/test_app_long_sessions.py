@@ -11,6 +11,7 @@ from fakes.scripted import Script
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec_tui.archive import Archive
+from localspec_tui.screens.sessions import SessionsScreen
 from localspec_tui.widgets.streaming_markdown import StreamingMarkdown
 
 MESSAGES = 500
@@ -103,6 +104,28 @@ def test_a_view_that_is_scrolled_up_stays_while_an_answer_grows(tmp_path: Path) 
             assert visible(chat) == looked_at
             chat.screen.view.follow_end()
             await chat.until(lambda: "stopped" in chat.text)
+
+    asyncio.run(body())
+
+
+def test_a_hit_of_the_search_opens_at_its_turn(tmp_path: Path) -> None:
+    save_long_session(tmp_path)
+
+    async def body() -> None:
+        async with running_chat(Script(context=200_000), tmp_path) as chat:
+            for number in (450, 310):  # the second time, in the conversation that is open
+                await chat.press("ctrl+o")
+                await chat.until(lambda: chat.is_on_top(SessionsScreen))
+                await chat.press(*f"entry {number}")
+                await chat.until(lambda number=number: f"entry {number}" in chat.text)
+                await chat.press("enter")
+                await chat.until(lambda number=number: visible(chat)[:1] == [number])
+            await chat.press("pageup")
+            await first_after_scroll(chat, 310)
+            await chat.press("ctrl+home")
+            await chat.until(lambda: visible(chat)[:1] == [0])
+            await chat.press("ctrl+end")
+            await chat.until(lambda: visible(chat)[-1:] == [MESSAGES - 1])
 
     asyncio.run(body())
 
