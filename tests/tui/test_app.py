@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import Script
+from textual import events
 from textual.timer import Timer
 
 from localspec.conversation.events import Reading
 from localspec.conversation.turns import Turn
 from localspec.utils.busy_cores import BusyCores
+from localspec_tui import event_handler
 from localspec_tui.archive import OVERTAKEN, Archive
 from localspec_tui.screens.chat import ChatScreen
 from localspec_tui.widgets.turn_view import TurnView
@@ -455,3 +457,22 @@ def test_a_chat_says_that_another_window_goes_on_with_its_conversation(tmp_path:
             assert chat.notes.count(OVERTAKEN) == 1
 
     asyncio.run(body())
+
+
+def test_the_end_of_a_long_answer_rings_where_nobody_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rung: list[str] = []
+
+    async def body() -> None:
+        async with running_chat(Script([LONG], rate=200), tmp_path) as chat:
+            monkeypatch.setattr(chat.app, "bell", lambda: rung.append(chat.contents[-2]))
+            for seconds, focus in ((600, False), (0, False), (0, True)):
+                monkeypatch.setattr(event_handler, "_LONG_ANSWER", seconds)
+                await chat.send(f"{seconds} {focus}")
+                await chat.until(lambda: not chat.screen.composer.text)
+                chat.app.post_message(events.AppFocus() if focus else events.AppBlur())
+                await chat.wait_idle()
+
+    asyncio.run(body())
+    assert rung == ["0 False"]
