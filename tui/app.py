@@ -29,9 +29,8 @@ from localspec.models.pair_finder import pair_of
 from localspec_tui import notes
 from localspec_tui.archive import Archive, SavedSession
 from localspec_tui.autosave import Autosave
-from localspec_tui.clipboard import copied_note, copy_to_programs
-from localspec_tui.code_blocks import last_code_block
 from localspec_tui.control_filter import ControlFilter
+from localspec_tui.copier import Copier
 from localspec_tui.encoding_filter import EncodingFilter
 from localspec_tui.engine_events import ModelReady, QuestionAsked
 from localspec_tui.engine_thread import EngineThread
@@ -60,6 +59,7 @@ class ChatApp(App[None]):
     encoding: of a terminal without Unicode; None for UTF-8. main: the chat screen, which is always
     the lowest. settings: the model, drafters and sampling in use. system: the system prompt.
     lost_text: what was in the text box at the end, if it could not be kept with the session.
+    copier: for what is copied.
     """
 
     TITLE = "localspec"
@@ -96,6 +96,7 @@ class ChatApp(App[None]):
         self.archive = archive
         self.autosave = Autosave(archive)
         self.log_lines = LogLines()
+        self.copier = Copier(self)
         self.system = options.system
         self.settings = ChatSettings(
             options.model,
@@ -113,8 +114,6 @@ class ChatApp(App[None]):
         self._control_filter = ControlFilter()
         self._encoding_filter = EncodingFilter(encoding) if encoding else None
         self._ctrl_c_pressed = float("-inf")
-        # A slow program must not overwrite a text that was copied after its own.
-        self._copying = asyncio.Lock()
 
     # Start and end.
 
@@ -137,9 +136,9 @@ class ChatApp(App[None]):
         for note in filter(None, (*options.notes, self.archive.problem)):
             screen.view.note(note, warning=True)
         if options.session:
-            screen.resume(options.session, options.system, at_start=True)
+            screen.switch.resume(options.session, options.system, at_start=True)
         else:
-            screen.set_system_prompt(options.system)
+            screen.switch.begin(options.system)
         self.engine_thread.load(
             options.model,
             self.settings.draft,
@@ -288,24 +287,6 @@ class ChatApp(App[None]):
         except OSError as error:
             self.main.view.note(f"your choices cannot be saved: {error.strerror}")
 
-    # The clipboard.
-
-    def copy(self, text: str, *, code: bool) -> None:
-        """Copy a text to the clipboard. code: only its last block of code."""
-        copied = last_code_block(text) if code else text
-        if copied is None:
-            self.notify("the message has no block of code", timeout=2)
-            return
-        self.copy_to_clipboard(copied)
-        self.run_worker(self._copy_to_programs(copied))
-
-    async def _copy_to_programs(self, text: str) -> None:
-        """Copy a text by programs, too, and say where it is now."""
-        async with self._copying:
-            in_desktop, in_tmux = await asyncio.to_thread(copy_to_programs, text)
-        note = copied_note(len(text), in_desktop=in_desktop, in_tmux=in_tmux)
-        self.notify(note, timeout=2 if in_desktop else 6)
-
     # Keys.
 
     async def on_event(self, event: events.Event) -> None:
@@ -316,11 +297,18 @@ class ChatApp(App[None]):
         await super().on_event(event)
 
     async def action_stop_or_quit(self) -> None:
-        """Copy the selected text, if any; else stop the answer, and quit the second time."""
+        """Copy the selected text, if any; else stop the answer, and quit the second time.
+
+        Where there is no answer, a text in the box goes to the earlier messages first.
+        """
         if selected := self._selected_text:
-            self.copy(selected, code=False)
+            self.copier.copy(selected)
             return
+        is_idle = not self.engine_thread.busy
         self.main.action_stop()
+        if is_idle and self.screen is self.main and self.main.unsent.set_aside():
+            self.notify("the text is among the earlier messages: Up brings it back", timeout=4)
+            return
         if monotonic() - self._ctrl_c_pressed < _QUIT_INTERVAL:
             self.exit()
         self._ctrl_c_pressed = monotonic()

@@ -16,12 +16,17 @@ from localspec_tui.database import Database
 from localspec_tui.origins import OriginSegment
 from localspec_tui.row_values import count_of, moment_of, text_or
 from localspec_tui.sanitized import single_line
+from localspec_tui.search_index import Hit
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.turn_rows import SavedTurn, without_surrogates
 
 _KEY_LETTERS = 12
 _TITLE_LETTERS = 60
 _UNTITLED = "untitled"
+OVERTAKEN = (
+    "another window has gone on with this conversation; its messages are another variant (←/→) "
+    "when the conversation is opened again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class SavedSession:
 
 
 Summaries = list[SessionSummary]
-SearchResults = list[tuple[SessionSummary, str]]
+SearchResults = list[tuple[SessionSummary, Hit]]
 
 
 @dataclass(slots=True)
@@ -63,7 +68,7 @@ class _Session:
 
     title: None until the first save or `rename`. saved: by the key of the turn. last: key of the
     turn where the active branch ends. is_stored: whether it has a row. failure: why the last save
-    failed; None if it did not.
+    failed; None if it did not. others: keys of such turns that other windows have saved.
     """
 
     model: str
@@ -74,13 +79,22 @@ class _Session:
     last: str | None = None
     is_stored: bool = False
     failure: str | None = None
+    others: set[str] = field(default_factory=set)
+
+    def is_overtaken(self, last: str | None) -> bool:
+        """Whether another window has saved where the branch ends; asked once for each such turn."""
+        if last is None or last == self.last or last in self.others:
+            return False
+        self.others.add(last)
+        return True
 
 
 class Archive:
     """The sessions in a database file; for one thread. Close it at the end.
 
-    file: where they are kept. problem: one line about the file, about what is not saved yet, or
-    about damaged rows, which are left out; None if there is no problem.
+    file: where they are kept. problem: one line about the file, about what is not saved yet,
+    about damaged rows, which are left out, or about another window that goes on with the session
+    that was just saved; None if there is no problem.
     Several processes may use one file at once.
     """
 
@@ -133,6 +147,7 @@ class Archive:
         try:
             with self._database.writing() as connection:
                 number, is_new = _session_row(connection, key, session)
+                is_overtaken = not is_new and session.is_overtaken(_last_key(connection, number))
                 if is_new and session.saved:  # it was deleted
                     session.saved.clear()
                     unsaved = turn_rows.unsaved(turns, {}, origins)
@@ -146,7 +161,7 @@ class Archive:
         session.is_stored, session.failure = True, None
         session.saved.update((turn.key, columns) for turn, columns in unsaved)
         session.last = last_key
-        self.problem = self._database.problem
+        self.problem = OVERTAKEN if is_overtaken else self._database.problem
 
     def open(self, key: str) -> SavedSession:
         """Read a session, to continue it. An answer that was never finished is "interrupted".
@@ -180,14 +195,14 @@ class Archive:
         return [summary for _, summary in self._summaries(limit)]
 
     def search(self, words: str) -> SearchResults:
-        """The sessions with a turn that contains all these words, each with a snippet of the turn.
+        """The sessions with a turn that contains all these words, each with the latest such turn.
 
         The session that was changed last comes first. The last word may be incomplete.
         """
         with self._database.reading() as connection:
-            snippets = search_index.search(connection, words)
-        summaries = self._summaries() if snippets else ()
-        return [(summary, snippets[row]) for row, summary in summaries if row in snippets]
+            hits = search_index.search(connection, words)
+        summaries = self._summaries() if hits else ()
+        return [(summary, hits[row]) for row, summary in summaries if row in hits]
 
     def messages(self, limit: int) -> Sequence[str]:
         """Up to `limit` messages of the user in all sessions, the one that was sent last last."""
@@ -318,6 +333,15 @@ def _session_row(connection: sqlite3.Connection, key: str, session: _Session) ->
     ).rowcount
     [(number,)] = connection.execute("SELECT number FROM session WHERE key = ?", [key])
     return number, inserted == 1
+
+
+def _last_key(connection: sqlite3.Connection, number: int) -> str | None:
+    """The key of the turn where the saved branch of a session ends, if there is one."""
+    statement = (
+        "SELECT turn.key FROM session JOIN turn ON turn.number = last WHERE session.number = ?"
+    )
+    row = connection.execute(statement, [number]).fetchone()
+    return (row and text_or(row[0], "")) or None
 
 
 def _update_session_row(connection: sqlite3.Connection, number: int, last: Turn | None) -> None:

@@ -26,9 +26,12 @@ class Dialogs:
         """List the saved sessions, and resume the one that is chosen."""
         chat = self._screen.chat
 
-        def chosen(key: str | None) -> None:
+        def chosen(choice: tuple[str, str | None] | None) -> None:
+            key, found = choice or (None, None)
             if key and key != chat.autosave.key:
-                self._screen.resume(key)
+                self._screen.switch.resume(key, found=found)
+            elif found:
+                self._screen.switch.go_to(found)
 
         chat.push_screen(SessionsScreen(chat.archive, chat.autosave.key), chosen)
 
@@ -70,7 +73,7 @@ class Dialogs:
                 case "larger":
                     chat.engine_thread.enlarge(larger)
                 case "new":
-                    screen.begin_new()
+                    screen.switch.begin_new()
             if choice in ("drop", "larger"):
                 retry()
                 screen.outbox.release()

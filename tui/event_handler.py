@@ -1,6 +1,7 @@
 """Event handler: shows the events of the engine thread on the chat screen."""
 
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from localspec.conversation.events import Dropped, Ended, Notice, Piece, Reading
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _FREQUENT = (ModelLoading, Piece, Reading)
 # Times per second that events are handled, and while an answer is written and no core is idle.
 _RATE, _BUSY_RATE = 20, 8
+# Seconds of an answer whose end rings the bell of a terminal that has lost the focus.
+_LONG_ANSWER = 10.0
 
 
 class EngineEventHandler:
@@ -41,6 +44,7 @@ class EngineEventHandler:
         self._screen = screen
         self._shown_problem: str | None = None
         self._was_busy = False
+        self._answer_began = 0.0
         self._active_keys: object = None
         self._handlers: dict[type, Callable[[Any], None]] = {
             AnswerStarted: self._answer_started,
@@ -132,9 +136,11 @@ class EngineEventHandler:
     def _question_asked(self, event: QuestionAsked) -> None:
         self._screen.view.show(event.turn.path)
         self._app.save_question(event.turn)
+        self._note_archive_problem()
         self.state = "reading"
 
     def _answer_started(self, event: AnswerStarted) -> None:
+        self._answer_began = monotonic()
         self._app.save_settings()
         self._screen.progress.clear()
         # An answer that is continued is shown anew.
@@ -148,6 +154,8 @@ class EngineEventHandler:
 
     def _ended(self, event: Ended) -> None:
         self._set_idle()
+        if not self._app.app_focus and monotonic() - self._answer_began > _LONG_ANSWER:
+            self._app.bell()
         if event.turn is None:
             self._screen.view.note("stopped before the first token")
             return

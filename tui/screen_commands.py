@@ -4,11 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from localspec.conversation.turns import Turn
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec_tui.export import export_session
 from localspec_tui.screens.export_dialog import ask_export
 from localspec_tui.session_settings import with_thinking
-from localspec_tui.slash_commands import drafters_of, path_of, run_command, wants_thinking
+from localspec_tui.slash_commands import (
+    as_typed,
+    drafters_of,
+    is_on,
+    path_of,
+    run_command,
+    wants_thinking,
+)
 
 if TYPE_CHECKING:
     from localspec_tui.screens.chat import ChatScreen
@@ -21,7 +29,13 @@ class SlashCommands:
         self._screen = screen
         self._actions: Mapping[str, Callable[[str], None]] = {
             "/help": lambda _: self._screen.chat.action_help(),
-            "/clear": lambda _: self._screen.begin_new(),
+            "/clear": lambda _: self._screen.switch.begin_new(),
+            "/sessions": lambda _: self._screen.action_sessions(),
+            "/regenerate": lambda _: self._regenerate(),
+            "/edit": self._edit,
+            "/copy": lambda _: self._copy(),
+            "/system": self._system,
+            "/drop-oldest": self._drop_oldest,
             "/continue": lambda _: self._screen.action_continue_answer(),
             "/model": self._model,
             "/draft": self._draft,
@@ -33,6 +47,49 @@ class SlashCommands:
     def run(self, text: str) -> None:
         """Run a command. Raises InvalidValueError for an unknown one."""
         run_command(text, self._actions)
+
+    def _regenerate(self) -> None:
+        """Answer the last question again."""
+        self._last_question()
+        self._screen.action_regenerate()
+
+    def _edit(self, text: str) -> None:
+        """Answer another text of the last question. text: empty puts the question into the box."""
+        question = self._last_question()
+        if text:
+            self._screen.outbox.edit(question, text)
+        else:
+            self._screen.unsent.begin_edit(question, as_typed(question.content))
+
+    def _last_question(self) -> Turn:
+        questions = [turn for turn in self._screen.conversation.turns if turn.role == "user"]
+        if not questions:
+            raise InvalidValueError("there is no message yet; send one first")
+        return questions[-1]
+
+    def _copy(self) -> None:
+        """Copy the last answer."""
+        turns = self._screen.conversation.turns
+        answers = [turn.content for turn in turns if turn.role == "assistant"]
+        if not answers:
+            raise InvalidValueError("there is no answer to copy yet")
+        self._screen.chat.copier.copy(answers[-1])
+
+    def _system(self, text: str) -> None:
+        """Set the system prompt. text: empty opens it."""
+        if not text:
+            self._screen.action_system()
+            return
+        system = None if text in ('""', "''") else text
+        self._screen.chat.change_system(system)
+        self._screen.view.note(f"system prompt from the next answer on: {system or 'none'}")
+
+    def _drop_oldest(self, choice: str) -> None:
+        """Choose what happens where the context is full."""
+        chat, drop = self._screen.chat, is_on("/drop-oldest", choice)
+        chat.apply_settings(replace(chat.settings, drop_oldest=drop))
+        what = "drops the oldest messages" if drop else "ends the answer"
+        self._screen.view.note(f"a full context {what} from now on")
 
     def _model(self, name: str) -> None:
         """Switch to a model. name: empty opens the settings."""

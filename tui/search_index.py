@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import dataclass
 from string import punctuation
 
 from localspec.utils.format import printable
@@ -41,6 +42,14 @@ _MAX_LETTERS, _MAX_WORDS = 1000, 32
 _SNIPPET_LETTERS = 40
 
 
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A turn that was found. snippet: a line around the first word. key: of the turn."""
+
+    snippet: str
+    key: str
+
+
 def set_up(connection: sqlite3.Connection) -> None:
     """Create the index if it is missing or incomplete. Without FTS5, remove its triggers.
 
@@ -70,8 +79,8 @@ def has_fts5(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute(modules).fetchone()[0])
 
 
-def search(connection: sqlite3.Connection, text: str) -> Mapping[int, str]:
-    """A snippet of the latest turn that contains all words of a text, by the session's row number.
+def search(connection: sqlite3.Connection, text: str) -> Mapping[int, Hit]:
+    """The latest turn that contains all words of a text, by the session's row number.
 
     The last word may be incomplete. If no turn contains the words as words, parts of words count
     too: not every language separates words, and some queries have no letters.
@@ -88,11 +97,11 @@ def _is_complete(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute(query).fetchone()[0] == len(_TRIGGERS))
 
 
-def _by_words(connection: sqlite3.Connection, words: list[str]) -> dict[int, str]:
+def _by_words(connection: sqlite3.Connection, words: list[str]) -> dict[int, Hit]:
     # In quotation marks, FTS5 gives no character a meaning except the marks.
     quoted = " ".join('"' + word.replace('"', '""') + '"' for word in words)
     query = quoted + "*" if words[-1][-1].isalnum() else quoted
-    return _snippets(
+    return _hits(
         connection,
         "SELECT session, max(number) AS number FROM found JOIN turn ON number = found.rowid "
         "WHERE found MATCH ? GROUP BY session",
@@ -101,9 +110,9 @@ def _by_words(connection: sqlite3.Connection, words: list[str]) -> dict[int, str
     )
 
 
-def _by_parts(connection: sqlite3.Connection, words: list[str]) -> dict[int, str]:
+def _by_parts(connection: sqlite3.Connection, words: list[str]) -> dict[int, Hit]:
     like = " AND ".join(["content LIKE ? ESCAPE '\\'"] * len(words))
-    return _snippets(
+    return _hits(
         connection,
         f"SELECT session, max(number) AS number FROM turn WHERE {like} GROUP BY session",
         [f"%{_escape_like(word)}%" for word in words],
@@ -111,16 +120,16 @@ def _by_parts(connection: sqlite3.Connection, words: list[str]) -> dict[int, str
     )
 
 
-def _snippets(
+def _hits(
     connection: sqlite3.Connection, latest: str, values: list[str], word: str
-) -> dict[int, str]:
-    """Snippets around a word. latest: a query for the latest matching turn of each session."""
+) -> dict[int, Hit]:
+    """Hits around a word. latest: a query for the latest matching turn of each session."""
     rows = connection.execute(
         f"WITH latest AS ({latest}) "
-        "SELECT latest.session, content FROM latest JOIN turn USING (number)",
+        "SELECT latest.session, content, turn.key FROM latest JOIN turn USING (number)",
         values,
     )
-    return {session: _snippet(content, word) for session, content in rows}
+    return {session: Hit(_snippet(content, word), key) for session, content, key in rows}
 
 
 def _escape_like(word: str) -> str:

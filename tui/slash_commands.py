@@ -13,15 +13,22 @@ from localspec_tui.engine_events import ModelReady
 COMMANDS: Mapping[str, str] = {
     "/help": "List every key and command",
     "/clear": "Begin a new chat; this one is kept",
+    "/sessions": "Find, open, save and delete conversations",
+    "/regenerate": "Answer your last message again; this answer stays as a variant",
     "/continue": "Go on with an answer that was stopped or cut off",
+    "/edit TEXT": "Answer another text in place of your last message; without one, edit that in "
+    "the box",
+    "/copy": "Copy the last answer",
+    "/system TEXT": 'Set the system prompt, "" for none; without a text, open it and the presets',
     "/model NAME": "Load a model; without a name, open the settings",
     "/draft LIST": "Change the drafters (suffix, none, ...); without a list, open the settings",
     "/think on|off": "Switch the model's reasoning, where its chat template has a switch",
+    "/drop-oldest on|off": "Drop the oldest messages where the context is full",
     "/save FILE": "Save the conversation; without a file name, ask for one",
     "/quit": "Quit",
 }
 # Other names of commands, as other chats have them.
-_ALIASES = {"/new": "/clear", "/bye": "/quit", "/exit": "/quit"}
+_ALIASES = {"/?": "/help", "/new": "/clear", "/bye": "/quit", "/exit": "/quit"}
 
 
 def command_names(usages: Iterable[str]) -> list[str]:
@@ -86,18 +93,26 @@ def drafters_of(argument: str) -> str:
     return join_names(_words(argument))
 
 
+def is_on(command: str, choice: str) -> bool:
+    """Whether the argument of a command is "on". Raises InvalidValueError if it is not "off"."""
+    if choice not in ("on", "off"):
+        raise InvalidValueError(
+            f"{command} {choice}".rstrip() + f": say {command} on or {command} off"
+        )
+    return choice == "on"
+
+
 def wants_thinking(choice: str, ready: ModelReady | None) -> bool:
     """Whether `/think` asks for reasoning. Raises InvalidValueError where it cannot be switched.
 
     ready: the loaded model, if there is one.
     """
-    if choice not in ("on", "off"):
-        raise InvalidValueError(f"/think {choice}".rstrip() + ": say /think on or /think off")
+    on = is_on("/think", choice)
     if ready is None:
         raise InvalidValueError("no model is loaded; choose one")
     if not ready.has_thinking_switch:
         raise InvalidValueError("the chat template of this model has no switch for reasoning")
-    return choice == "on"
+    return on
 
 
 def run_command(text: str, actions: Mapping[str, Callable[[str], None]]) -> None:

@@ -57,6 +57,19 @@ class UnsentText:
         if self._stop_edit():
             self._screen.composer.load_text(self._message)
 
+    def set_aside(self) -> bool:
+        """Move the text of the box to the earlier messages, which Up brings back, if there is one.
+
+        An edit is given up.
+        """
+        composer = self._screen.composer
+        if not composer.text.strip():
+            return False
+        self._screen.history.add(composer.text)
+        composer.load_text("")
+        self.give_up_edit()
+        return True
+
     def _stop_edit(self) -> "Turn | None":
         edited, self.edited = self.edited, None
         self._screen.composer.border_title = ""

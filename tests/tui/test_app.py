@@ -3,16 +3,20 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import Script
+from textual import events
 from textual.timer import Timer
 
 from localspec.conversation.events import Reading
+from localspec.conversation.turns import Turn
 from localspec.utils.busy_cores import BusyCores
-from localspec_tui.archive import Archive
+from localspec_tui import event_handler
+from localspec_tui.archive import OVERTAKEN, Archive
 from localspec_tui.screens.chat import ChatScreen
 from localspec_tui.widgets.turn_view import TurnView
 
@@ -180,6 +184,25 @@ def test_ctrl_c_stops_and_a_second_one_quits(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_ctrl_c_moves_a_text_to_the_earlier_messages_first(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            composer = chat.screen.composer
+            composer.set_text("half a thought")
+            await chat.press("ctrl+c")
+            assert composer.text == ""
+            assert "Up brings it back" in [*chat.app._notifications][-1].message
+            await chat.press("up")
+            assert composer.text == "half a thought"
+            await chat.press("ctrl+c", "ctrl+c")
+            assert chat.app.is_running
+            await chat.press("ctrl+c")
+            await chat.until(lambda: not chat.app.is_running)
+            assert chat.app.lost_text == ""
+
+    asyncio.run(body())
+
+
 def test_ctrl_c_copies_selected_text(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:
@@ -255,6 +278,15 @@ def test_turns_and_their_code_are_copied(tmp_path: Path) -> None:
             assert chat.app.clipboard == answer
             await chat.press("c")
             assert chat.app.clipboard == "x = 2\n"
+            await chat.press("c")
+            assert chat.app.clipboard == "x = 1\n"
+            await chat.until(
+                lambda: any("block 1 of 2" in each.message for each in chat.app._notifications)
+            )
+            await chat.press("c")
+            assert chat.app.clipboard == "x = 2\n"
+            await chat.press("y", "c")
+            assert chat.app.clipboard == "x = 2\n"
             await chat.press("up", "y")
             assert chat.app.clipboard == "x?"
             await chat.press("c")
@@ -320,7 +352,7 @@ def test_a_new_chat_right_after_a_question_is_empty(tmp_path: Path) -> None:
         async with running_chat(Script([LONG], rate=200), tmp_path) as chat:
             for number in range(5):
                 chat.app.engine_thread.send(f"question {number}")
-                chat.screen.begin_new()
+                chat.screen.switch.begin_new()
                 await chat.wait_idle()
                 assert chat.contents == []
                 assert f"question {number}" not in chat.text
@@ -411,3 +443,36 @@ def test_origin_view_of_answers_that_are_complete_before_they_are_mounted(tmp_pa
             assert len(chat.screen.view.turn_views) == 4
 
     asyncio.run(body())
+
+
+def test_a_chat_says_that_another_window_goes_on_with_its_conversation(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.ask("a")
+            with closing(Archive(tmp_path / "sessions.sqlite3")) as other:
+                session = other.open(chat.app.autosave.key)
+                other.save(session.key, [], session.conversation.add(Turn("user", "there")))
+            for text in ("here", "again"):
+                await chat.ask(text)
+            assert chat.notes.count(OVERTAKEN) == 1
+
+    asyncio.run(body())
+
+
+def test_the_end_of_a_long_answer_rings_where_nobody_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rung: list[str] = []
+
+    async def body() -> None:
+        async with running_chat(Script([LONG], rate=200), tmp_path) as chat:
+            monkeypatch.setattr(chat.app, "bell", lambda: rung.append(chat.contents[-2]))
+            for seconds, focus in ((600, False), (0, False), (0, True)):
+                monkeypatch.setattr(event_handler, "_LONG_ANSWER", seconds)
+                await chat.send(f"{seconds} {focus}")
+                await chat.until(lambda: not chat.screen.composer.text)
+                chat.app.post_message(events.AppFocus() if focus else events.AppBlur())
+                await chat.wait_idle()
+
+    asyncio.run(body())
+    assert rung == ["0 False"]

@@ -1,14 +1,18 @@
 """Long sessions: only turns near the visible rows are mounted."""
 
 import asyncio
+import gc
 from itertools import pairwise
 from pathlib import Path
+from weakref import ref
 
 from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import Script
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec_tui.archive import Archive
+from localspec_tui.screens.sessions import SessionsScreen
+from localspec_tui.widgets.streaming_markdown import StreamingMarkdown
 
 MESSAGES = 500
 
@@ -104,6 +108,28 @@ def test_a_view_that_is_scrolled_up_stays_while_an_answer_grows(tmp_path: Path) 
     asyncio.run(body())
 
 
+def test_a_hit_of_the_search_opens_at_its_turn(tmp_path: Path) -> None:
+    save_long_session(tmp_path)
+
+    async def body() -> None:
+        async with running_chat(Script(context=200_000), tmp_path) as chat:
+            for number in (450, 310):  # the second time, in the conversation that is open
+                await chat.press("ctrl+o")
+                await chat.until(lambda: chat.is_on_top(SessionsScreen))
+                await chat.press(*f"entry {number}")
+                await chat.until(lambda number=number: f"entry {number}" in chat.text)
+                await chat.press("enter")
+                await chat.until(lambda number=number: visible(chat)[:1] == [number])
+            await chat.press("pageup")
+            await first_after_scroll(chat, 310)
+            await chat.press("ctrl+home")
+            await chat.until(lambda: visible(chat)[:1] == [0])
+            await chat.press("ctrl+end")
+            await chat.until(lambda: visible(chat)[-1:] == [MESSAGES - 1])
+
+    asyncio.run(body())
+
+
 def test_the_arrow_keys_reach_turns_that_were_not_mounted(tmp_path: Path) -> None:
     save_long_session(tmp_path, 60)
 
@@ -121,5 +147,22 @@ def test_the_arrow_keys_reach_turns_that_were_not_mounted(tmp_path: Path) -> Non
                 )
             await chat.press("up", *["down"] * 3)
             assert chat.screen.view.focused_turn_view.turn.content.startswith("entry 3\n")
+
+    asyncio.run(body())
+
+
+def test_the_answers_of_a_chat_that_was_left_are_freed(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(["**bold**"]), tmp_path) as chat:
+            for _ in range(3):
+                await chat.ask("hi")
+            answers = [ref(each) for each in chat.screen.view.query(StreamingMarkdown)]
+            await chat.press("ctrl+n")
+            await chat.wait_idle()
+            # Textual keeps its last few layouts.
+            for _ in range(3):
+                await chat.ask("hi")
+            gc.collect()
+            assert len(answers) == 3 and not any(each() for each in answers)
 
     asyncio.run(body())

@@ -289,3 +289,18 @@ def test_two_archives_can_write_one_session(archive: Archive, file: Path) -> Non
             assert [turn.content for turn in conversation.turns] == ["one", "three"]
             variants = conversation.variants(conversation.turns[1])
             assert [turn.content for turn in variants] == ["two", "three"]
+
+
+def test_a_window_that_another_one_has_overtaken_is_told_once(file: Path, archive: Archive) -> None:
+    key = save_session(archive, "a")
+    with closing(Archive(file)) as other:
+        here, there = archive.open(key).conversation, other.open(key).conversation
+        other.save(key, [], there.add(Turn("user", "there")))
+        assert other.problem is None
+        archive.save(key, [], here.add(Turn("user", "here")))
+        assert archive.problem == archives.OVERTAKEN
+        archive.save(key, [], here.add(Turn("assistant", "yes", stop_reason="eos")))
+        assert archive.problem is None
+        kept = archive.open(key).conversation
+    assert [turn.content for turn in kept.turns] == ["a", "here", "yes"]
+    assert [turn.content for turn in kept.variants(kept.turns[1])] == ["there", "here"]

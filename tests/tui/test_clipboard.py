@@ -105,12 +105,12 @@ def test_of_two_copies_in_a_row_the_second_one_stays(
         taken.append(text)
         return True, False
 
-    monkeypatch.setattr("localspec_tui.app.copy_to_programs", take)
+    monkeypatch.setattr("localspec_tui.copier.copy_to_programs", take)
 
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:
             for text in ("first", "second"):
-                chat.app.copy(text, code=False)
+                chat.app.copier.copy(text)
             await chat.until(lambda: len(taken) == 2)
             assert taken == ["first", "second"]
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from localspec_tui.code_blocks import last_code_block
+from localspec_tui.code_blocks import code_blocks
 
 
 @pytest.mark.parametrize(
-    ("message", "code"),
+    ("message", "blocks"),
     [
-        ("no code", None),
-        ("```python\na\n```\ntext\n```\nb\n\nc\n```\nend", "b\n\nc\n"),
-        ("an open one\n```\na\nb", "a\nb"),
-        ("indented:\n\n    x = 1\n", "x = 1\n"),
+        ("no code", []),
+        ("```python\na\n```\ntext\n```\nb\n\nc\n```\nend", ["a\n", "b\n\nc\n"]),
+        ("an open one\n```\na\nb", ["a\nb"]),
+        ("indented:\n\n    x = 1\n", ["x = 1\n"]),
     ],
 )
-def test_the_last_code_block(message: str, code: str | None) -> None:
-    assert last_code_block(message) == code
+def test_code_blocks(message: str, blocks: list[str]) -> None:
+    assert code_blocks(message) == blocks

@@ -18,7 +18,9 @@ from localspec_tui import editor
 from localspec_tui.message_history import MessageHistory
 from localspec_tui.screens.help import HelpScreen
 from localspec_tui.screens.input_dialog import InputDialog
+from localspec_tui.screens.sessions import SessionsScreen
 from localspec_tui.screens.settings import SettingsScreen
+from localspec_tui.screens.system_prompt import SystemPromptScreen
 from localspec_tui.slash_commands import (
     COMMANDS,
     as_message,
@@ -122,6 +124,37 @@ def test_the_text_under_the_mouse_is_copied_although_the_box_has_the_focus(tmp_p
     asyncio.run(body())
 
 
+# Scrolling.
+
+
+def test_page_keys_scroll_the_conversation_while_the_box_shows_all_its_lines(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        rows = "\n\n".join(f"line {number}" for number in range(60))
+        async with running_chat(Script([rows]), tmp_path) as chat:
+            view, composer = chat.screen.view, chat.screen.composer
+            await chat.ask("first of all")
+            composer.set_text("half a thought")
+            await chat.press("pageup")
+            await chat.until(lambda: "line 59" not in chat.text)
+            await chat.press("pagedown")
+            await chat.until(lambda: "line 59" in chat.text)
+            await chat.press("ctrl+home")
+            await chat.until(lambda: "first of all" in chat.text)
+            await chat.press("ctrl+end")
+            await chat.until(lambda: "line 59" in chat.text)
+            assert composer.has_focus
+            composer.set_text("\n".join(map(str, range(100))))
+            await chat.until(lambda: composer.max_scroll_y)
+            row = composer.cursor_location[0]
+            await chat.press("pageup")
+            assert composer.cursor_location[0] < row
+            assert view.scroll_y == view.max_scroll_y
+
+    asyncio.run(body())
+
+
 # Commands.
 
 
@@ -169,6 +202,44 @@ def test_commands_run(tmp_path: Path) -> None:
             assert chat.contents[0] == "/quit"
             await chat.send("/quit")
             await chat.until(lambda: not chat.app.is_running)
+
+    asyncio.run(body())
+
+
+def test_commands_of_the_plain_chat_run_here_too(tmp_path: Path) -> None:
+    async def body() -> None:
+        script = Script(["one", "two", "three"])
+        async with running_chat(script, tmp_path, size=(120, 24)) as chat:
+            composer = chat.screen.composer
+            for command in ("/regenerate", "/edit x", "/copy", "/drop-oldest"):
+                await chat.ask(command)
+                assert composer.text == command
+            assert "say /drop-oldest on or /drop-oldest off" in chat.notes[-1]
+            await chat.ask("hi")
+            await chat.ask("/regenerate")
+            assert chat.contents == ["hi", "two"]
+            await chat.ask("/edit hello")
+            assert chat.contents == ["hello", "three"]
+            await chat.ask("/edit")
+            assert composer.text == "hello"
+            await chat.press("escape")
+            await chat.ask("/copy")
+            assert chat.app.clipboard == "three"
+            await chat.ask("/system Be brief.")
+            assert chat.app.system == "Be brief."
+            await chat.ask('/system ""')
+            assert chat.app.system is None
+            await chat.ask("/drop-oldest on")
+            assert chat.app.settings.drop_oldest
+            for command, screen in {
+                "/?": HelpScreen,
+                "/system": SystemPromptScreen,
+                "/sessions": SessionsScreen,
+            }.items():
+                await chat.send(command)
+                await chat.until(lambda screen=screen: chat.is_on_top(screen))
+                await chat.press("escape")
+                await chat.until(lambda: chat.app.screen is chat.screen)
 
     asyncio.run(body())
 

@@ -49,11 +49,12 @@ def test_parts_of_words_and_other_languages_are_found(searched: Archive) -> None
 
 def test_a_snippet_is_one_line_around_the_word(searched: Archive) -> None:
     save_session(searched, "first", f"{'before ' * 50}\nthe\n\x1bNeedle\n{'after ' * 50}")
-    [(_, snippet)] = searched.search("needle")
+    [(_, hit)] = searched.search("needle")
+    snippet = hit.snippet
     assert snippet.startswith("…") and snippet.endswith("…") and len(snippet) < 100
     assert "before the Needle after" in snippet
     save_session(searched, "short needles")
-    assert searched.search("NEED")[0][1] == "short needles"
+    assert searched.search("NEED")[0][1].snippet == "short needles"
 
 
 def test_a_growing_answer_is_found(searched: Archive) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
-from textual.app import ComposeResult, SuspendNotSupported
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.screen import Screen
@@ -15,8 +15,9 @@ from localspec.conversation.unfinished import is_unfinished
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.format import counted
 from localspec_tui.completion import completion, objection
+from localspec_tui.conversation_switch import ConversationSwitch
 from localspec_tui.dialogs import Dialogs
-from localspec_tui.editor import edit
+from localspec_tui.editor import edit_outside
 from localspec_tui.event_handler import EngineEventHandler
 from localspec_tui.figures import RegularUpdates, show_figures
 from localspec_tui.message_history import HISTORY_LENGTH, MessageHistory
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 SAVE_INTERVAL = 1.0
 # Times per second that the status line and the live panel are updated.
 _STATUS_RATE = 2
+_LONG_TEXT = "the text box, while it has more lines than it shows"
 
 
 class ChatScreen(Screen[None]):
@@ -50,7 +52,8 @@ class ChatScreen(Screen[None]):
     pending_changes: one callback for each ConversationChanged event that is still to come.
     outbox: messages that are not in the conversation yet. unsent: the one that is being typed.
     history: those that Up brings back. composer: the text box. view: the conversation view.
-    figures: update the status line and the live panel. dialogs: open other screens.
+    figures: update the status line and the live panel. dialogs: open other screens. switch: begins
+    and continues conversations.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -65,6 +68,12 @@ class ChatScreen(Screen[None]):
         Binding("f2", "system", "System prompt", tooltip="and presets", show=False),
         Binding("ctrl+t", "origins", "Origin view", tooltip="where each token is from", show=False),
         Binding("ctrl+b", "compare", "Compare", tooltip="with plain decoding", show=False),
+        Binding("pageup", "scroll_view('page_up')", "Scroll up", tooltip=_LONG_TEXT, show=False),
+        Binding(
+            "pagedown", "scroll_view('page_down')", "Scroll down", tooltip=_LONG_TEXT, show=False
+        ),
+        Binding("ctrl+home", "scroll_view('scroll_home')", "First message", show=False),
+        Binding("ctrl+end", "scroll_view('scroll_end')", "Last message", show=False),
         Binding("ctrl+l", "panel", "Live panel", tooltip="what drafting does", show=False),
     ]
 
@@ -86,6 +95,7 @@ class ChatScreen(Screen[None]):
         self._commands = SlashCommands(self)
         self.figures = RegularUpdates(self.update_status)
         self.dialogs = Dialogs(self)
+        self.switch = ConversationSwitch(self)
 
     def compose(self) -> ComposeResult:
         with Container(id="upper"):
@@ -132,40 +142,6 @@ class ChatScreen(Screen[None]):
         self.chat.autosave.save_answer()
         if self.chat.autosave.key:
             self.chat.save_unsent(self.unsent.text)
-
-    def set_system_prompt(self, system: str | None) -> None:
-        """Continue the conversation on the screen with this system prompt."""
-        self.chat.system = system
-        self.pending_changes.append(lambda: None)
-        self.chat.engine_thread.reset(self.conversation, system)
-
-    def switch_conversation(
-        self,
-        conversation: Conversation,
-        system: str | None,
-        take_over: Callable[[], None],
-        then: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Continue another conversation.
-
-        take_over, then: called once the engine thread has it, before and after it is shown.
-        """
-        self.chat.system = system
-        self.outbox.hold("written in another conversation")
-
-        def switched() -> None:
-            take_over()
-            self.conversation = conversation
-            if conversation.turns:
-                self.composer.suggest_first_message("")
-            if self.view.turn_views:
-                self.view.clear()
-            self.view.show(conversation.turns)
-            self.view.follow_end()
-            then()
-
-        self.pending_changes.append(switched)
-        self.chat.engine_thread.reset(conversation, system)
 
     def _make_turn_view(self, turn: Turn) -> TurnView:
         variants, ready = self.conversation.variants(turn), self.event_handler.ready
@@ -235,16 +211,12 @@ class ChatScreen(Screen[None]):
 
     @on(ConversationView.CopyRequested)
     def _copy(self, event: ConversationView.CopyRequested) -> None:
-        self.chat.copy(event.turn.content, code=event.code)
+        copier = self.chat.copier
+        (copier.copy_code if event.code else copier.copy)(event.turn.content)
 
     @on(Composer.EditorRequested)
     def _write_in_editor(self) -> None:
-        try:
-            with self.app.suspend():
-                # An error must not leave the block, or the app is not resumed.
-                text, problem = edit(self.composer.text)
-        except SuspendNotSupported:
-            text, problem = self.composer.text, "an editor needs a terminal"
+        text, problem = edit_outside(self.app, self.composer.text)
         self.composer.set_text(text)
         if problem:
             self.view.note(problem, warning=True)
@@ -338,6 +310,10 @@ class ChatScreen(Screen[None]):
         self.query_one(OriginLegend).display = self.show_origins
         self.update_status()
 
+    async def action_scroll_view(self, action: str) -> None:
+        """Scroll the conversation. action: of the conversation view."""
+        await self.view.run_action(action)
+
     def action_panel(self) -> None:
         """Show or hide the live panel."""
         panel = self.query_one(LivePanel)
@@ -347,45 +323,11 @@ class ChatScreen(Screen[None]):
     def action_new(self) -> None:
         """Start an empty conversation, unless an answer is being written."""
         if not self._is_kept_busy():
-            self.begin_new()
-
-    def begin_new(self) -> None:
-        """Start an empty conversation. What is in the text box stays there."""
-
-        def take_over() -> None:
-            self.chat.save_unsent("")
-            self.chat.autosave.start_session()
-
-        self.switch_conversation(Conversation(), self.chat.system, take_over)
-        self.composer.focus()
+            self.switch.begin_new()
 
     def action_sessions(self) -> None:
         """List the saved sessions, and resume the one that is chosen."""
         self.dialogs.sessions()
-
-    def resume(self, key: str, system: str | None = None, *, at_start: bool = False) -> None:
-        """Continue a saved session. system: replaces its system prompt; None keeps it.
-
-        at_start: whether the chat begins with it, with settings that are chosen already.
-        """
-        try:
-            session = self.chat.archive.open(key)
-        except LocalspecError as error:
-            self.view.note(str(error), warning=True)
-            return
-
-        def take_over() -> None:
-            if not at_start:
-                self.unsent.leave()
-            self.chat.autosave.resume_session(session)
-
-        def then() -> None:
-            self.unsent.put_back(session.unsent)
-            if not at_start:
-                self.chat.continue_as_saved(session)
-
-        system = session.system if system is None else system
-        self.switch_conversation(session.conversation, system, take_over, then)
 
     def action_settings(self) -> None:
         """Open the settings."""

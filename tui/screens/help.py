@@ -49,7 +49,7 @@ class HelpScreen(ModalScreen[None]):
 
     def _table(self, rows: Iterable[tuple[str, str]]) -> Table:
         table = Table.grid(padding=(0, 2))
-        table.add_column(width=min(18, self.app.size.width // 4))
+        table.add_column(width=min(20, self.app.size.width // 4))
         table.add_column()
         for row in rows:
             table.add_row(*row)

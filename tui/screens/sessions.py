@@ -20,6 +20,7 @@ from localspec_tui.labels import messages_text, model_label
 from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.export_dialog import ask_export
 from localspec_tui.screens.input_dialog import InputDialog
+from localspec_tui.search_index import Hit
 from localspec_tui.widgets.key_bar import KeyBar
 
 _MAX_ROWS = 200
@@ -27,8 +28,10 @@ _MAX_ROWS = 200
 _KEY_LETTERS = 8
 
 
-class SessionsScreen(ModalScreen[str | None]):
-    """Returns the key of the session to resume, or None if the user pressed Escape.
+class SessionsScreen(ModalScreen[tuple[str, str | None] | None]):
+    """Returns the keys of the session to resume and of the turn that was found in it, if any.
+
+    It returns None if the user pressed Escape.
 
     The input matches titles first (fuzzily), then turns that contain its words. current: key of the
     open session, which cannot be deleted.
@@ -47,7 +50,7 @@ class SessionsScreen(ModalScreen[str | None]):
         super().__init__()
         self._archive = archive
         self._current = current
-        self._listed: list[SessionSummary] = []
+        self._listed: list[tuple[SessionSummary, Hit | None]] = []
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="page"):
@@ -69,30 +72,30 @@ class SessionsScreen(ModalScreen[str | None]):
         except LocalspecError as error:
             self._show_error(error)
             return
-        self._listed = [summary for summary, _ in rows]
+        self._listed = rows
         options = self.query_one(OptionList)
-        options.set_options(Option(self._row_text(summary, snippet)) for summary, snippet in rows)
+        options.set_options(Option(self._row_text(summary, hit)) for summary, hit in rows)
         options.display = bool(rows)
         self.query_one("#nothing").display = not rows
         if rows:
             options.highlighted = 0
 
-    def _matches(self, typed: str) -> Iterator[tuple[SessionSummary, str]]:
-        """The sessions that match the input, each with a snippet of the matching turn, if any."""
+    def _matches(self, typed: str) -> Iterator[tuple[SessionSummary, Hit | None]]:
+        """The sessions that match the input, each with the matching turn, if any."""
         summaries = self._archive.list()
         if not typed:
-            yield from ((summary, "") for summary in summaries)
+            yield from ((summary, None) for summary in summaries)
             return
         search = FuzzySearch()
         scores = {each.key: search.match(typed, each.title)[0] for each in summaries}
         matching = [each for each in summaries if scores[each.key]]
         best_first = sorted(matching, key=lambda each: -scores[each.key])
-        yield from ((each, "") for each in best_first)
-        for summary, snippet in self._archive.search(typed):
+        yield from ((each, None) for each in best_first)
+        for summary, hit in self._archive.search(typed):
             if not scores.get(summary.key):
-                yield summary, snippet
+                yield summary, hit
 
-    def _row_text(self, summary: SessionSummary, snippet: str) -> Text:
+    def _row_text(self, summary: SessionSummary, hit: Hit | None) -> Text:
         open_now = " (open)" if summary.key == self._current else ""
         facts = [
             model_label(summary.model),
@@ -102,14 +105,14 @@ class SessionsScreen(ModalScreen[str | None]):
         ]
         text = Text(f"{summary.title}{open_now}", no_wrap=True, overflow="ellipsis")
         text.append(f"\n{' · '.join(facts)}", "dim")
-        if snippet:
-            text.append(f"\n{snippet}", "italic")
+        if hit:
+            text.append(f"\n{hit.snippet}", "italic")
         return text
 
     @property
     def _highlighted(self) -> SessionSummary | None:
         at = self.query_one(OptionList).highlighted
-        return None if at is None or not self._listed else self._listed[at]
+        return None if at is None or not self._listed else self._listed[at][0]
 
     def action_move(self, step: int) -> None:
         """Move the highlight up or down. step: rows, negative for up."""
@@ -121,7 +124,8 @@ class SessionsScreen(ModalScreen[str | None]):
     @on(OptionList.OptionSelected)
     def _open(self) -> None:
         if session := self._highlighted:
-            self.dismiss(session.key)
+            hit = dict(self._listed).get(session)
+            self.dismiss((session.key, hit.key if hit else None))
 
     def _change(self, change: Callable[[], None]) -> None:
         try:

@@ -250,6 +250,20 @@ class Composer(TextArea):
             self._recalled = text
             self.set_text(text)
 
+    def action_cursor_page_up(self) -> None:
+        """Scroll up, if there are more lines than fit; if not, the conversation scrolls."""
+        self._skip_unless_scrollable()
+        super().action_cursor_page_up()
+
+    def action_cursor_page_down(self) -> None:
+        """Scroll down, if there are more lines than fit; if not, the conversation scrolls."""
+        self._skip_unless_scrollable()
+        super().action_cursor_page_down()
+
+    def _skip_unless_scrollable(self) -> None:
+        if not self.max_scroll_y:
+            raise SkipAction
+
     def action_leave(self) -> None:
         """Go to the messages above."""
         self._tell(self.Exited())

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from localspec.conversation.turns import Turn
-from localspec_tui.code_blocks import last_code_block
+from localspec_tui.code_blocks import code_blocks
 from localspec_tui.common_prefix import common_prefix_length
 from localspec_tui.widgets.single_layout import SingleLayout
 from localspec_tui.widgets.turn_view import TurnView
@@ -47,7 +47,7 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
         Binding("right", "switch_variant(1)", "Next variant", group=_VARIANTS),
         Binding("e", "edit", "Edit", tooltip="ask again; the rest stays a branch"),
         Binding("y", "copy", "Copy"),
-        Binding("c", "copy_code", "Copy code", tooltip="its last block"),
+        Binding("c", "copy_code", "Copy code", tooltip="its last block; again: the one before"),
     ]
 
     @dataclass
@@ -65,7 +65,7 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
 
     @dataclass
     class CopyRequested(Message):
-        """The user wants to copy a turn. code: only its last code block."""
+        """The user wants to copy a turn. code: only one of its code blocks."""
 
         turn: Turn
         code: bool
@@ -119,6 +119,16 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
         self._pinned = None
         self.anchor()
 
+    def go_to(self, turn: Turn) -> None:
+        """Scroll to a turn, and stay there."""
+        number = next(n for n, each in enumerate(self._turns) if each is turn)
+        # With a screen of older turns, so that one can scroll up from it.
+        if (first := self._first_within(number, self.size.height)) < self._first:
+            self._mount_from(first)
+        self.release_anchor()
+        self._pinned = self.turn_views[number - self._first], 0
+        self.refresh(layout=True)
+
     def clear(self) -> None:
         """Remove all turns and notes."""
         self._turns, self._first, self._pinned = [], 0, None
@@ -161,6 +171,9 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
+        if self._pinned and not self._pinned[0].size.height:
+            # It is mounted and not laid out yet: the view is on its way there.
+            return
         at_end = new_value >= self.max_scroll_y
         self._pinned = None if at_end else self._turn_at(int(new_value))
         if new_value < old_value and new_value < self.size.height and self._first:
@@ -176,7 +189,11 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
 
     def _mount_older(self) -> None:
         """Mount older turns, about two screens of them."""
-        end, self._first = self._first, self._first_within(self._first, 2 * self.size.height)
+        self._mount_from(self._first_within(self._first, 2 * self.size.height))
+
+    def _mount_from(self, first: int) -> None:
+        """Mount the turns from this one on, which is older than those that are mounted."""
+        end, self._first = self._first, first
         older = [self._make_turn_view(turn) for turn in self._turns[self._first : end]]
         if older:
             self.mount_all(older, before=self._items[0])
@@ -229,8 +246,19 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
             case "switch_variant":
                 return focused.has_variants
             case "copy_code":
-                return last_code_block(focused.turn.content) is not None
+                return bool(code_blocks(focused.turn.content))
         return True
+
+    def action_scroll_home(self) -> None:
+        """Scroll to the first turn."""
+        if self._first:
+            self.go_to(self._turns[0])
+        else:
+            self.scroll_home(animate=False)
+
+    def action_scroll_end(self) -> None:
+        """Scroll to the end, and follow it again."""
+        self.follow_end()
 
     def action_move_focus(self, step: int) -> None:
         """Focus the next turn, or the one before for -1. Without a focus, focus the last turn."""
@@ -262,7 +290,7 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
             self.post_message(self.CopyRequested(view.turn, code=False))
 
     def action_copy_code(self) -> None:
-        """Ask to copy the last code block of the turn."""
+        """Ask to copy a code block of the turn."""
         if view := self._target_view:
             self.post_message(self.CopyRequested(view.turn, code=True))
 

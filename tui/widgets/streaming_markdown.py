@@ -102,6 +102,10 @@ class StreamingMarkdown(VirtualText[Block]):
         super().on_mount()
         self.app.theme_changed_signal.subscribe(self, self._change_theme)
 
+    def on_unmount(self) -> None:
+        # The signal holds a widget that subscribes for as long as the theme stays.
+        self.app.theme_changed_signal.unsubscribe(self)
+
     def _change_theme(self, _theme: Theme) -> None:
         self.invalidate_layout()
 
