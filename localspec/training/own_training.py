@@ -23,7 +23,6 @@ from localspec.distillation.trained import Trained, TrainingFacts
 from localspec.distillation.work_folder import WorkFolder
 from localspec.errors import InvalidValueError
 from localspec.gguf.fingerprint import fingerprint
-from localspec.models.own_drafters import own_drafters
 from localspec.models.trained_drafters import TrainedDrafter as ListedDrafter
 from localspec.models.trained_drafters import add_trained
 from localspec.training import result
@@ -182,7 +181,10 @@ class OwnTraining:
         expected = ExpectedSpeed(self._target, drafter, self._request.kind, folder)
         watch = self._rounds_watcher(budget, speeds, sizes, expected)
         finished = rounds.run(watch, self._cancel.is_set)
-        return self._ended(material, folder, drafter, rounds, speeds, finished=finished)
+        gains = expected.at(rounds.best) > 1
+        return self._ended(
+            material, folder, drafter, rounds, speeds, finished=finished, gains=gains
+        )
 
     def _created(self, folder: WorkFolder, shard: Shard) -> TrainedDrafter:
         """The untrained drafter: of one that is resumed, with the layers that were chosen."""
@@ -310,8 +312,12 @@ class OwnTraining:
         speeds: Speeds,
         *,
         finished: bool,
+        gains: bool,
     ) -> Trained:
-        """Write the file; if training came to its end, try it, and delete what is not needed."""
+        """Write the file; if training came to its end, try it, and delete what is not needed.
+
+        gains: whether it is expected to be faster than plain decoding, by its held-out acceptance.
+        """
         request, rates = self._request, rounds.best
         rounds.release()
         if rounds.unsaved:
@@ -324,16 +330,19 @@ class OwnTraining:
 
         result.export(drafter, self.path, self._target, request.texts, rates, counts=counts)
         trials: list[Trial] = []
-        own, others = Rival(str(self.path), request.kind, self.path), self._rivals()
-        preferred = not others  # of one that was stopped too little is known
+        own = Rival(str(self.path), request.kind, self.path)
+        others = result.rivals(self._target.path, own)
+        # Of one that was stopped nothing else is known.
+        pays, preferred = gains, gains and not others
         if finished:
             try:
                 trials = self._trials(material, speeds, [own, *others])
+                pays = result.pays(trials, own)
                 preferred = result.is_preferred(trials, own, others)
             except Stopped:
                 finished = False
         listed = ListedDrafter(
-            request.kind, self.path.absolute(), self._target.name, preferred, rates[0]
+            request.kind, self.path.absolute(), self._target.name, preferred, rates[0], pays
         )
         add_trained(self._target.path, listed)
         trained = Trained(
@@ -345,6 +354,7 @@ class OwnTraining:
             trials,
             preferred,
             drafter.note,
+            pays,
         )
         if finished:
             # Of one that has ended this alone stays, for its report.
@@ -386,12 +396,3 @@ class OwnTraining:
 
     def _texts(self, material: Material, rounds: Rounds) -> list[Text]:
         return [text for number in range(rounds.shards) for text in material.wave(number)]
-
-    def _rivals(self) -> list[Rival]:
-        """The first other drafter of the target that `auto` would take."""
-        found = [
-            Rival(each.typed, each.kind, each.file)
-            for each in own_drafters(self._target.path)
-            if each.file and not each.objection
-        ]
-        return [each for each in found if not each.file.samefile(self.path)][:1]

@@ -18,6 +18,7 @@ from localspec.gguf.files import ModelFiles
 from localspec.gguf.fingerprint import fingerprint
 from localspec.gguf.heads import kind_of
 from localspec.gguf.reader import display_name, read_header
+from localspec.models.own_drafters import own_drafters
 from localspec.models.speed_up import bytes_read, step_costs
 from localspec.models.trained_drafters import default_folder
 from localspec.training.drafter_kind import TrainedDrafter
@@ -96,6 +97,16 @@ class Rival:
     file: Path
 
 
+def rivals(target: Path, own: Rival) -> list[Rival]:
+    """The first other drafter of the target that `auto` would take; none without one."""
+    found = [
+        Rival(each.typed, each.kind, each.file)
+        for each in own_drafters(target)
+        if each.file and not each.objection
+    ]
+    return [each for each in found if not each.file.samefile(own.file)][:1]
+
+
 def expected_costs(target: Path, rivals: Sequence[Rival]) -> dict[str, float]:
     """What steps of DEPTH drafted tokens take, in plain steps, by the names of all that is tried.
 
@@ -141,13 +152,19 @@ def trial_prompts(seconds: float, plain: float, configurations: int) -> int:
     )
 
 
-def is_preferred(trials: Sequence[Trial], own: Rival, others: Sequence[Rival]) -> bool:
-    """Whether a drafter is as good as all others, by tokens per step and the bytes of a step.
+def pays(trials: Sequence[Trial], own: Rival) -> bool:
+    """Whether a drafter is faster than plain decoding, by tokens per step and the bytes of a step.
 
     The measured seconds of a few texts would say less.
     """
+    return _gain(trials, own.name) > _gain(trials, PLAIN)
 
-    def gain(rival: Rival) -> float:
-        return sum(each.expected_speed for each in trials if each.name == rival.name)
 
-    return all(gain(own) >= gain(each) for each in others)
+def is_preferred(trials: Sequence[Trial], own: Rival, others: Sequence[Rival]) -> bool:
+    """Whether a drafter pays, and is as good as all others."""
+    gain = _gain(trials, own.name)
+    return pays(trials, own) and all(gain >= _gain(trials, each.name) for each in others)
+
+
+def _gain(trials: Sequence[Trial], name: str) -> float:
+    return sum(each.expected_speed for each in trials if each.name == name)
