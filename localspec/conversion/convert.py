@@ -12,7 +12,7 @@ from pathlib import Path
 from localspec.conversion.eagle3 import eagle3_head
 from localspec.conversion.eagle3_layout import is_eagle3
 from localspec.conversion.head import ConvertedHead
-from localspec.conversion.matrix_heads import matrix_heads
+from localspec.conversion.matrix_heads import matrix_heads, require_right_target
 from localspec.conversion.published import TYPES, Checkpoint, file_type, require_type
 from localspec.conversion.target import Target
 from localspec.errors import InvalidValueError, LocalspecError
@@ -92,6 +92,8 @@ def convert(
         head = eagle3_head(checkpoint, model, type_, layers)
     else:
         head = matrix_heads(checkpoint, type_, own_output=own_output)
+        # Before anything is written, by the name that the user knows.
+        require_right_target(head, checkpoint, model.facts)
     path = out or default_path(model, head.architecture, type_)
     hashes = checkpoint.sha256()
     request = [_REVISION, hashes, dict(checkpoint.config), type_name, own_output, layers]

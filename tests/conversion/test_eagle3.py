@@ -335,6 +335,13 @@ def test_a_missing_tensor_is_named(made: Made, target: Path) -> None:
     assert "no tensor layers.0.mlp.up_proj.weight" in refused(ModelLoadError, made, target)
 
 
+@pytest.mark.parametrize("name", ["fc.weight", "norm.weight", "lm_head.weight"])
+def test_a_single_number_is_no_tensor(made: Made, target: Path, name: str) -> None:
+    made.tensors[name] = np.asarray(1.0, np.float32)
+    made.again()
+    assert f"has {name!r} of one number" in refused(ModelLoadError, made, target)
+
+
 def test_a_draft_vocabulary_without_its_map(made: Made, target: Path) -> None:
     del made.tensors["d2t"], made.tensors["t2d"]
     made.again()
