@@ -1,5 +1,7 @@
 """Trained drafters: those that `localspec train` made for a target, wherever their files lie.
 
+Heads that `localspec convert` made for a target of the Hub's cache are listed beside them.
+
 A list of them is kept by the content of the target's file, so that it may be moved or renamed.
 """
 

@@ -133,7 +133,7 @@ def test_a_trained_drafter_is_listed_shown_and_deleted(
     pair = cli("pair", str(target), "--json")
     assert pair.code == 0 and made.name in pair.out
     dry = cli("rm", made.name, "--dry-run")
-    assert dry.code == 0 and f"{made}: a drafter that was trained here" in dry.out
+    assert dry.code == 0 and f"{made}: a drafter that was made here" in dry.out
     assert made.exists()
     done = cli("rm", made.stem, "--yes")
     assert done.code == 0 and "freed" in done.err and not made.exists()

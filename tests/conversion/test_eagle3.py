@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -37,6 +38,7 @@ from localspec.llama.context import Context
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
+from localspec.models.own_drafters import own_drafters
 from localspec.speculation.passes import Pass
 
 TOOL = os.environ.get("LLAMA_SPECULATIVE_SIMPLE", "")
@@ -412,10 +414,20 @@ def test_nothing_is_written_into_the_hubs_cache(
 ) -> None:
     from localspec.conversion import convert as module
 
-    monkeypatch.setattr(module, "repository_of", lambda path: "zoo/tiny" if path == target else "")
-    monkeypatch.chdir(tmp_path)
-    assert convert(made.folder, target).path == Path("eagle3-tiny-1m-Q8_0.gguf")
-    assert (tmp_path / "eagle3-tiny-1m-Q8_0.gguf").exists()
+    monkeypatch.setattr(
+        module, "repository_of", lambda path: "zoo/tiny" if path == target else None
+    )
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    path = convert(made.folder, target).path
+    assert path.parent == tmp_path / "home" / "data" / "drafters"
+    assert not [*Path().iterdir()]
+    assert [(each.kind, each.file) for each in own_drafters(target)] == [("eagle3", path)]
+    # A list that was lost is made again, with the file that is there.
+    shutil.rmtree(path.parent / "lists")
+    assert not convert(made.folder, target).written
+    assert [each.file for each in own_drafters(target)] == [path]
 
 
 def test_no_room(made: Made, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
