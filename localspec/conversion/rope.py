@@ -77,8 +77,9 @@ class Rope:
         longest text that config.json says.
         """
         original = self._number("original_max_position_embeddings", 0)
-        known = isinstance(longest, int) and original and longest < _MOST
-        default = longest / original if known else 1.0
+        default = 1.0
+        if original and isinstance(longest, int) and longest < _MOST:
+            default = longest / original
         factor = self._number("factor", default)
         if factor <= 0:
             raise self._odd("factor", factor)

@@ -85,6 +85,7 @@ class OwnTraining:
         type_name = request.options.type_name
         self.path = request.out or result.default_path(self._target, request.kind, type_name)
         result.require_replaceable(self.path, self._target)
+        result.require_writable(self.path)
         self._began = monotonic()
 
     def run(self) -> Trained:

@@ -59,6 +59,16 @@ def require_replaceable(path: Path, target: Target) -> None:
         )
 
 
+def require_writable(path: Path) -> None:
+    """Raise InvalidValueError for a file that cannot be written, before hours of work for it."""
+    folder = next(each for each in path.absolute().parents if os.path.lexists(each))
+    if not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
+        raise InvalidValueError(
+            f"{display_name(path)} cannot be written: {folder} is no folder in which files can be "
+            "made; name another place with -o"
+        )
+
+
 def export(
     drafter: TrainedDrafter,
     path: Path,

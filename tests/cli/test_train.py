@@ -183,6 +183,30 @@ def test_a_report_replaces_no_other_file(
 
 
 @pytest.mark.skipif(not TORCH, reason="torch is not installed")
+def test_bad_options_are_refused_before_anything_is_loaded(
+    cli: Run, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localspec.distillation.material.load", None)
+    (tmp_path / "file").write_text("x")
+    for options, said in (
+        (("--seed", "-1"), "--seed is -1"),
+        (("--seed", str(2**64)), f"--seed is {2**64}"),
+        (("--threads", "0"), "--threads is 0"),
+        (("--cache-gb", "nan"), "--cache-gb is nan; it is from 0 to"),
+        (("--cache-gb", "inf"), "--cache-gb is inf"),
+        (("--cache-gb", "-1"), "--cache-gb is -1"),
+        (("--resume", "--anew"), "--resume is set, and so is anew"),
+        (("-o", str(tmp_path / "file" / "x.gguf")), "file is no folder in which files can be made"),
+    ):
+        done = cli("train", str(target), *options)
+        assert (done.code, len(done.lines)) == (InvalidValueError.exit_code, 1), done.err
+        assert said in done.err
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    done = cli("train", str(target), "-o", str(tmp_path / "x.gguf"))
+    assert done.code == InvalidValueError.exit_code and "x.gguf cannot be written" in done.err
+
+
+@pytest.mark.skipif(not TORCH, reason="torch is not installed")
 @pytest.mark.slow
 def test_a_training_from_start_to_end(
     cli: Run, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
