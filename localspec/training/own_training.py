@@ -47,11 +47,12 @@ from localspec.training.result import Rival
 from localspec.training.rounds import RoundProgress, Rounds, seconds_per_token
 from localspec.training.training_place import TrainingPlace
 from localspec.training.training_request import Progress, TrainingRequest
+from localspec.training.unfinished import BUDGET, prepare
 from localspec.utils.format import format_bytes, format_seconds
 
 _REVISION, _SEED = 1, 1
 # Files of a work folder: of a training that goes on, and of one that has ended.
-_BUDGET, _LAYERS, _ENDED = "budget", "layers", "ended-2"
+_LAYERS, _ENDED = "layers", "ended-2"
 # The last trial takes this share of all time, and so many seconds at least.
 _TRIAL_SHARE, _TRIAL_SECONDS = 0.08, 20.0
 Watch = Callable[[Progress], None]
@@ -96,7 +97,7 @@ class OwnTraining:
             with folder.locked():
                 if ended := self._ended_before(folder):
                     return ended
-                self._prepare(folder)
+                prepare(folder, self._request, self._say)
                 while True:
                     try:
                         return self._train(material, folder)
@@ -107,7 +108,7 @@ class OwnTraining:
                     # What was saved holds on any device; without it, the time is planned anew.
                     self._request = replace(request, resume=True, anew=False)
                     if not Rounds.saved_in(folder):
-                        folder.delete(_BUDGET)
+                        folder.delete(BUDGET)
 
     def _ended_before(self, folder: WorkFolder) -> Trained | None:
         """What this training made, if it is to be resumed but has come to its end."""
@@ -121,20 +122,6 @@ class OwnTraining:
             return None
         self._say("this training has ended; --anew trains again")
         return ended
-
-    def _prepare(self, folder: WorkFolder) -> None:
-        """Raise InvalidValueError where an unfinished training would be lost."""
-        resume, anew = self._request.resume, self._request.anew
-        unfinished = folder.read_json(_BUDGET) is not None
-        if unfinished and not (resume or anew):
-            raise InvalidValueError(
-                "an unfinished training of this drafter is here; --resume goes on with it, --anew "
-                "begins again"
-            )
-        if resume and not unfinished:
-            self._say("there is no unfinished training to resume, so this one begins")
-        if not resume:
-            folder.clear()
 
     def _train(self, material: Material, folder: WorkFolder) -> Trained:
         self._watch(Progress("writing the first texts", 0.0))
@@ -224,7 +211,7 @@ class OwnTraining:
 
     def _budget(self, folder: WorkFolder, speeds: Speeds, sizes: Sizes) -> Budget:
         """The budget of this training, or of the one that is resumed; says how long it takes."""
-        stored = folder.read_json(_BUDGET) if self._request.resume else None
+        stored = folder.read_json(BUDGET) if self._request.resume else None
         if stored is not None:
             budget = Budget(**stored)
         elif self._request.tokens:
@@ -235,7 +222,7 @@ class OwnTraining:
         disk = budget.waves * sizes.tokens * bytes_per_token(self._target.width, len(self._layers))
         disk = min(disk, self._request.cache)
         folder.require_free(disk - folder.total_size(ROWS))
-        folder.write_json(_BUDGET, budget.as_dict())
+        folder.write_json(BUDGET, budget.as_dict())
         seconds = forecast(budget, speeds, sizes)
         tokens = round(budget.waves * sizes.answers)
         self._foreseen, self._forecast_at = None if stored else seconds, monotonic()
