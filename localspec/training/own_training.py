@@ -50,7 +50,7 @@ from localspec.training.training_request import Progress, TrainingRequest
 from localspec.training.unfinished import BUDGET, prepare
 from localspec.utils.format import format_bytes, format_seconds
 
-_REVISION, _SEED = 1, 1
+_REVISION, _SEED = 2, 1
 # Files of a work folder: of a training that goes on, and of one that has ended.
 _LAYERS, _ENDED = "layers", "ended-2"
 # The last trial takes this share of all time, and so many seconds at least.
