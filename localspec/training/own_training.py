@@ -230,7 +230,7 @@ class OwnTraining:
         time = "" if stored else f"about {format_seconds(seconds)} on this machine, "
         self._say(
             f"{tokens:,} tokens of answers, {budget.rounds} rounds over them: {time}"
-            f"{format_bytes(disk)} on the disk"
+            f"{format_bytes(disk)} on the disk, {format_bytes(self._place.needed)} of memory"
         )
         return budget
 
