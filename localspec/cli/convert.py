@@ -33,8 +33,8 @@ from localspec.utils.paths import real_path
     "--output",
     "out",
     metavar="FILE",
-    help="The GGUF to write. [default: beside the target, with a name by which --draft auto finds "
-    "it]",
+    help="The GGUF to write. [default: beside the target, or of a target that was pulled among "
+    "localspec's own files, where --draft auto finds it]",
 )
 @click.option(
     "--type",

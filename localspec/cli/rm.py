@@ -55,7 +55,7 @@ def rm(*, names: Sequence[str], yes: bool, dry_run: bool) -> None:
     for each in planned:
         say(f"{_about(each)}{end}")
     for path in trained:
-        say(f"{path}: a drafter that was trained here ({format_bytes(path.stat().st_size)}){end}")
+        say(f"{path}: a drafter that was made here ({format_bytes(path.stat().st_size)}){end}")
     size = sum(path.stat().st_size for path in trained)
     freed = format_bytes(sum(each.freed for each in planned) + size)
     if dry_run:

@@ -19,6 +19,8 @@ from localspec.cli.train_texts import prompts_from
 from localspec.distillation.material import TextSource
 from localspec.distillation.texts import Stopped
 from localspec.errors import InvalidValueError, LocalspecError
+from localspec.generation_config import require
+from localspec.loading.config import MOST_THREADS
 from localspec.models.locate import locate
 from localspec.utils.exit_codes import INTERRUPTED
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from localspec.distillation.trained import Trained
     from localspec.training.training_request import TrainingRequest
 
+_MOST_GB = 1_000_000
 _what_options = stacked(
     click.option(
         "--kind",
@@ -191,6 +194,10 @@ def _request(
     from localspec.training.drafter_kind import KindOptions
     from localspec.training.training_request import TrainingRequest
 
+    if threads is not None:
+        require("threads", threads, 1, MOST_THREADS)
+    if not 0 <= cache_gb <= _MOST_GB:  # nor is NaN
+        raise InvalidValueError(f"cache_gb is {cache_gb:g}; it is from 0 to {_MOST_GB:,}")
     use_threads(threads)
     runtime = {"context": context, "gpu_layers": gpu_layers, "threads": threads}
     return TrainingRequest(

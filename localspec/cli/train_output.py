@@ -70,14 +70,16 @@ def trained_text(done: "Trained") -> list[str]:
     rates = [each[0] for each in done.history]
     best = f"{rates[0]:.1%} of its tokens accepted untrained, {max(rates):.1%} now"
     if not done.finished:
-        return [f"stopped: the best so far is kept ({best}); --resume goes on"]
+        return [f"stopped: the best so far is kept ({best}); --resume goes on", *_loss(done)]
     lines = [f"{best}, by the distributions on held-out texts"]
     if done.trials:
         lines += _trials_text(done)
     if (foreseen := done.facts.foreseen) is not None:
         taken = done.facts.taken
         lines.append(f"{format_seconds(foreseen)} foreseen, {format_seconds(taken)} taken")
-    if done.preferred:
+    if not done.pays:
+        lines += _loss(done)
+    elif done.preferred:
         lines.append("--draft auto takes it for this model from now on")
     else:
         lines.append(
@@ -85,6 +87,22 @@ def trained_text(done: "Trained") -> list[str]:
             f"--draft {done.path} takes this one"
         )
     return lines
+
+
+def _loss(done: "Trained") -> list[str]:
+    """The line of a drafter that does not pay, with the figures; none of others."""
+    if done.pays:
+        return []
+    tried = [
+        f"{each.expected_speed:.2f} x plain at T = {each.temperature:g}"
+        for each in done.trials
+        if each.name == str(done.path)
+    ]
+    figures = f" ({', '.join(tried)}, by its tokens per step and the bytes it reads)"
+    return [
+        f"it does not pay{figures if tried else ' so far'}: --draft auto leaves it out; "
+        f"--draft {done.path} takes it"
+    ]
 
 
 def _trials_text(done: "Trained") -> list[str]:
@@ -112,5 +130,6 @@ def trained_record(done: "Trained") -> dict[str, Any]:
         "acceptance_by_round": [list(each) for each in done.history],
         "trials": [each.as_dict() for each in done.trials],
         "preferred": done.preferred,
+        "pays": done.pays,
         "seconds": {"foreseen": done.facts.foreseen, "taken": done.facts.taken},
     }

@@ -18,7 +18,9 @@ from localspec.cli.options import (
 )
 from localspec.cli.output import Output
 from localspec.cli.prompt_set_options import prompt_set_options
+from localspec.cli.status_line import StatusLine
 from localspec.cli.trim_output import trim_record, trim_text
+from localspec.cli.trim_progress import TrimProgress
 from localspec.conversion.draft_trial import DraftTrial, try_drafts
 from localspec.conversion.target import Target
 from localspec.conversion.token_counts import Counts, count_ids, count_texts, texts_in
@@ -100,10 +102,15 @@ def trim_command(
         for note in engine.notes:
             output.note(note)
         prompts = [task.prompt_for(engine) for task in tasks]
-        counts, prompts = _counts(engine, counted, prompts, output)
-        needed = needed_tokens(draft.target, engine.model.end_tokens)
-        done = trim(draft, counts, needed, tokens, Path(out) if out else None)
-        before, after = _trials(engine, done.path, prompts)
+        with StatusLine() as status:
+            # Each prompt is measured with both heads, or every second one is counted instead.
+            texts = 2 * len(prompts) if counted else len(prompts) + len(prompts) // 2
+            progress = TrimProgress(output, status, texts)
+            counts, prompts = _counts(engine, counted, prompts, output, progress)
+            needed = needed_tokens(draft.target, engine.model.end_tokens)
+            done = trim(draft, counts, needed, tokens, Path(out) if out else None)
+            output.note(f"measuring both heads, with {len(prompts)} of the prompts")
+            before, after = _trials(engine, done.path, prompts, progress)
     if as_json:
         output.record(trim_record(done, before, after))
     else:
@@ -115,7 +122,11 @@ def trim_command(
 
 
 def _counts(
-    engine: Engine, counted: Sequence[str], prompts: list[Prompt], output: Output
+    engine: Engine,
+    counted: Sequence[str],
+    prompts: list[Prompt],
+    output: Output,
+    progress: TrimProgress,
 ) -> tuple[Counts, list[Prompt]]:
     """The counts of all tokens, and the prompts that are left to measure with."""
     if counted:
@@ -126,7 +137,8 @@ def _counts(
             "--count, or more prompts"
         )
     output.note("counting what the target writes to half of the prompts; --count counts your texts")
-    written = try_drafts(engine, prompts[::2])
+    progress.enter("counting tokens")
+    written = try_drafts(engine, prompts[::2], progress)
     n_vocab = engine.model.n_vocab
     return np.sum([count_ids(n_vocab, ids) for ids in written.texts], axis=0), prompts[1::2]
 
@@ -154,9 +166,11 @@ def _chats() -> Sequence[str]:
 
 
 def _trials(
-    engine: Engine, trimmed: Path, prompts: Sequence[Prompt]
+    engine: Engine, trimmed: Path, prompts: Sequence[Prompt], progress: TrimProgress
 ) -> tuple[DraftTrial, DraftTrial]:
     """What both heads draft for the same texts."""
-    before = try_drafts(engine, prompts)
+    progress.enter("measuring the whole head")
+    before = try_drafts(engine, prompts, progress)
+    progress.enter("measuring the trimmed head")
     engine.switch(draft=str(trimmed))
-    return before, try_drafts(engine, prompts)
+    return before, try_drafts(engine, prompts, progress)

@@ -12,18 +12,20 @@ from pathlib import Path
 from localspec.conversion.eagle3 import eagle3_head
 from localspec.conversion.eagle3_layout import is_eagle3
 from localspec.conversion.head import ConvertedHead
-from localspec.conversion.matrix_heads import matrix_heads
+from localspec.conversion.matrix_heads import matrix_heads, require_right_target
 from localspec.conversion.published import TYPES, Checkpoint, file_type, require_type
 from localspec.conversion.target import Target
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.gguf import matrix_heads as matrix_files
 from localspec.gguf.files import ModelFiles
-from localspec.gguf.heads import EAGLE3, require_fitting
+from localspec.gguf.fingerprint import fingerprint as content_of
+from localspec.gguf.heads import EAGLE3, kind_of, require_fitting
 from localspec.gguf.reader import display_name, read_header
 from localspec.gguf.writer import TensorType, write_gguf
 from localspec.hub.store import repository_of
 from localspec.loading.fingerprints import fingerprint
 from localspec.loading.matrix_heads import require_target
+from localspec.models.trained_drafters import TrainedDrafter, add_trained, default_folder
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import real_path, written_whole
 
@@ -77,9 +79,10 @@ def convert(
 
     source: a folder with config.json and *.safetensors, or one such file. target: the GGUF of the
     model that the head was made for. out: None is a file beside the target with a name by which it
-    is found. type_name: of the matrices. origin: None is the source itself. own_output: of Medusa
-    heads and MLP speculators; False leaves their output matrices out, so that the target's is used.
-    layers: of the target, as in `eagle3_head`.
+    is found; for a target of the Hub's cache, one among localspec's own drafters, which is listed
+    as this target's. type_name: of the matrices. origin: None is the source itself. own_output: of
+    Medusa heads and MLP speculators; False leaves their output matrices out, so that the target's
+    is used. layers: of the target, as in `eagle3_head`.
 
     A file that another request made is never replaced, and one that is not finished never has this
     name. Raises LocalspecError: ModelLoadError for a checkpoint that cannot be converted,
@@ -92,11 +95,16 @@ def convert(
         head = eagle3_head(checkpoint, model, type_, layers)
     else:
         head = matrix_heads(checkpoint, type_, own_output=own_output)
+        # Before anything is written, by the name that the user knows.
+        require_right_target(head, checkpoint, model.facts)
     path = out or default_path(model, head.architecture, type_)
     hashes = checkpoint.sha256()
     request = [_REVISION, hashes, dict(checkpoint.config), type_name, own_output, layers]
     recipe = hashlib.sha256(json.dumps([*request, fingerprint(model.path)]).encode()).hexdigest()
+    listed = out is None and repository_of(model.path) is not None
     if is_here(path, recipe):
+        if listed:
+            _list(path, head, model)
         return Conversion(path, head.architecture, head.notes, written=False)
     about = (origin or Origin(real_path(source).name)).metadata | {
         "general.type": "model",
@@ -108,13 +116,27 @@ def convert(
     with new_file(path, head.size) as part:
         write_gguf(part, head.architecture, {**about, **head.metadata}, head.tensors)
         _require_usable(part, head, model)
+    if listed:
+        _list(path, head, model)
     return Conversion(path, head.architecture, head.notes, written=True)
 
 
 def default_path(target: Target, architecture: str, type_: TensorType) -> Path:
-    """The file beside the target that belongs to it by its name."""
+    """The file beside the target that belongs to it by its name.
+
+    For a target of the Hub's cache, into which nothing is written, one among localspec's drafters.
+    """
     of = ModelFiles((target.path.name,)).base_name
-    return beside(target.path) / f"{architecture}-{of}-{type_.name}.gguf"
+    if repository_of(target.path):
+        name = f"{architecture}-{of}-{content_of(target.path)[:8]}-{type_.name}.gguf"
+        return default_folder() / name
+    return target.path.parent / f"{architecture}-{of}-{type_.name}.gguf"
+
+
+def _list(path: Path, head: ConvertedHead, target: Target) -> None:
+    """Make a head one of its target's own drafters. Nothing is known of its acceptance."""
+    kind = kind_of(read_header(path)) or head.architecture
+    add_trained(target.path, TrainedDrafter(kind, path.absolute(), target.name, False, 0.0))
 
 
 def beside(path: Path) -> Path:

@@ -1,6 +1,6 @@
 """Draft trial: what a head drafts for its target's own texts, and what a drafted token takes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localspec.engine.engine import Engine
@@ -26,19 +26,22 @@ class DraftTrial:
     seconds: float
 
 
-def try_drafts(engine: Engine, prompts: Sequence[Prompt]) -> DraftTrial:
+def try_drafts(
+    engine: Engine, prompts: Sequence[Prompt], watch: Callable[[], None] = lambda: None
+) -> DraftTrial:
     """Let the target write texts with the drafts of the engine's only drafter.
 
-    Raises InvalidValueError where nothing was drafted.
+    watch: called after each text. Raises InvalidValueError where nothing was drafted.
     """
     # What the first text takes is not what later ones take. Behind this one the cache has the same
     # text in every trial: what a prompt shares with it decides how many rows are computed together,
     # and with it the last digits.
     begin = engine.model.tokenize("a", add_special=False)[:1]
     engine.generate(begin, max_tokens=_DEPTH, seed=_SEED, depth=_DEPTH)
-    found = [
-        engine.generate(prompt, max_tokens=_TOKENS, seed=_SEED, depth=_DEPTH) for prompt in prompts
-    ]
+    found = []
+    for prompt in prompts:
+        found.append(engine.generate(prompt, max_tokens=_TOKENS, seed=_SEED, depth=_DEPTH))
+        watch()
     stats = [each.stats for each in found if each.stats.drafted]
     if not stats:
         raise InvalidValueError("the head drafted nothing; name prompts with longer answers")

@@ -75,6 +75,8 @@ class _Eagle3:
         self._ids = draft_ids(checkpoint, target, output.shape[0] if output else None)
         self._layers = self._named_layers() if layers is None else self._checked(layers)
         self._rope = Rope(checkpoint.name, self._config, self._sizes.head)
+        self._notes += self._rope.notes
+        self._say_if_windowed()
 
     def head(self) -> ConvertedHead:
         return ConvertedHead(EAGLE3, self._metadata(), [*self._written()], self._notes)
@@ -223,6 +225,15 @@ class _Eagle3:
             raise ModelLoadError(
                 f"{self._checkpoint.name} has no tensor input_norm.weight, and its config.json "
                 "says norm_before_fc; download every part of it"
+            )
+
+    def _say_if_windowed(self) -> None:
+        window, types = self._config.get("sliding_window"), self._config.get("layer_types")
+        used = self._config.get("use_sliding_window") is not False and window is not None
+        if used and (not isinstance(types, list) or "sliding_attention" in types):
+            self._notes.append(
+                f"its config.json says sliding_window = {window!r:.60}, and llama.cpp's EAGLE-3 "
+                "reads the whole text: fewer drafts may be accepted in longer ones"
             )
 
     def _require_target(self) -> None:

@@ -71,6 +71,11 @@ def tensors_of(checkpoint: Checkpoint) -> dict[str, PublishedTensor]:
                 f"{checkpoint.name} stores {name!r} as {type_}; pass the checkpoint in "
                 "floats of 16 or 32 bits"
             )
+        if not tensor.shape:
+            raise ModelLoadError(
+                f"{checkpoint.name} has {name!r} of one number, which is no matrix or vector; "
+                "download it again"
+            )
         found[_NAMES[short]] = tensor
     missing = next((name for name in _NAMES.values() if name not in (*found, *_OPTIONAL)), None)
     if missing:

@@ -106,6 +106,7 @@ class Checkpoint:
         for file in map(Safetensors, self.files):
             self.tensors |= {name: PublishedTensor(file, name) for name in file.shapes}
             self.types |= file.types
+        self._require_named_tensors()
         self.config = _json(self._folder / "config.json")
 
     @property
@@ -126,12 +127,29 @@ class Checkpoint:
         files = sorted(self.source.glob("*.safetensors"))
         if not files:
             raise self._without_safetensors()
-        for index in self.source.glob("*.safetensors.index.json"):
-            named = _json(index).get("weight_map")
-            named = {str(each) for each in named.values()} if isinstance(named, dict) else set()
-            if missing := sorted(named - {file.name for file in files}):
-                raise ModelLoadError(f"{self.name} lacks {missing[0]}; download every part of it")
+        named = set(self._index().values())
+        if missing := sorted(named - {file.name for file in files}):
+            raise ModelLoadError(f"{self.name} lacks {missing[0]}; download every part of it")
         return files
+
+    def _index(self) -> dict[str, str]:
+        """The files of all tensors, by the indices in the folder."""
+        found = dict[str, str]()
+        for index in sorted(self.source.glob("*.safetensors.index.json")):
+            named = _json(index).get("weight_map")
+            if isinstance(named, dict):
+                found |= {str(name): str(file) for name, file in named.items()}
+        return found
+
+    def _require_named_tensors(self) -> None:
+        """Raise ModelLoadError where a file lacks a tensor that the index names."""
+        index = self._index() if self.source.is_dir() else {}
+        for name, file in index.items():
+            if name not in self.types:
+                raise ModelLoadError(
+                    f"{self.name} has no tensor {name} in {file}, where its index names it; "
+                    "download every part of it"
+                )
 
     def _without_safetensors(self) -> Exception:
         pickled = sorted(

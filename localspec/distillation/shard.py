@@ -75,6 +75,7 @@ class Shard:
             "tokens": np.concatenate([np.array(each.tokens, np.int32) for each in self.texts]),
             "lengths": np.array([len(each.tokens) for each in self.texts], np.int32),
             "prompts": np.array([each.prompt for each in self.texts], np.int32),
+            "ended": np.array([each.ended for each in self.texts], np.bool_),
             "ids": self.top.ids,
             "log_probs": self.top.log_probs,
             "rest": self.top.rest,
@@ -92,8 +93,10 @@ class Shard:
             ends = np.cumsum(arrays["lengths"])
             tokens = np.split(arrays["tokens"], ends[:-1])
             texts = [
-                Text(tuple(own.tolist()), int(prompt))
-                for own, prompt in zip(tokens, arrays["prompts"], strict=True)
+                Text(tuple(own.tolist()), int(prompt), bool(ended))
+                for own, prompt, ended in zip(
+                    tokens, arrays["prompts"], arrays["ended"], strict=True
+                )
             ]
             layers = [int(name[5:]) for name in arrays.files if name.startswith("rows.")]
             hidden = {

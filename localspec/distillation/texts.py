@@ -7,7 +7,7 @@ seed. So a training that was stopped goes on with the wave that is missing.
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -32,10 +32,14 @@ _WARM = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """tokens: of the prompt and of the answer. prompt: how many of them are the prompt's."""
+    """tokens: of the prompt and of the answer. prompt: how many of them are the prompt's.
+
+    ended: whether the last token ends the text, so that nothing is ever drafted behind it.
+    """
 
     tokens: tuple[int, ...]
     prompt: int
+    ended: bool = False
 
     @property
     def answer(self) -> int:
@@ -62,7 +66,7 @@ class TextWriter:
         seed: int,
     ) -> None:
         self._engine, self._prompts, self._seed = engine, prompts, seed
-        request = [2, fingerprint(target), digest(prompts), seed, WAVE, ANSWER]
+        request = [3, fingerprint(target), digest(prompts), seed, WAVE, ANSWER]
         self.folder = WorkFolder(request)
 
     def wave(self, number: int, cancel: threading.Event) -> list[Text]:
@@ -75,12 +79,12 @@ class TextWriter:
         found = self.folder.read_json(_name(number))
         if found is None:
             return None
-        return [Text(tuple(tokens), prompt) for prompt, tokens in found["texts"]]
+        return [Text(tuple(tokens), prompt, ended) for prompt, tokens, ended in found["texts"]]
 
     def seconds_per_token(self, number: int) -> float:
         """What a token of an answer took in a wave that is here."""
         found: dict[str, Any] = self.folder.read_json(_name(number))
-        answers: int = sum(len(tokens) - prompt for prompt, tokens in found["texts"])
+        answers: int = sum(len(tokens) - prompt for prompt, tokens, _ in found["texts"])
         seconds: float = found["seconds"]
         return seconds / max(1, answers)
 
@@ -101,11 +105,12 @@ class TextWriter:
         ]
         if cancel.is_set():
             raise Stopped
+        ends = {*self._engine().model.end_tokens}
         texts = [
-            Text((*prompt, *result.token_ids), len(prompt))
+            Text((*prompt, *result.token_ids), len(prompt), _ends(result.token_ids, ends))
             for prompt, result in zip(prompts, results, strict=True)
         ]
-        written = [[each.prompt, each.tokens] for each in texts]
+        written = [[each.prompt, each.tokens, each.ended] for each in texts]
         seconds = perf_counter() - began
         self.folder.write_json(_name(number), {"texts": written, "seconds": seconds})
         return texts
@@ -134,6 +139,10 @@ def tokenized(engine: Engine, prompts: Sequence[Prompt]) -> list[list[int]]:
 def digest(prompts: Sequence[Sequence[int]]) -> str:
     """A hash of all prompts."""
     return hashlib.sha256(json.dumps([list(each) for each in prompts]).encode()).hexdigest()
+
+
+def _ends(tokens: Sequence[int], ends: Collection[int]) -> bool:
+    return bool(tokens) and tokens[-1] in ends
 
 
 def _name(number: int) -> str:

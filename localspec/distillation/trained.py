@@ -43,6 +43,7 @@ class Trained:
     history: the acceptance on held-out texts by place of a draft, untrained and after each round.
     trials: what the target really accepted, of this drafter first, and of others; empty if it was
     stopped. preferred: whether `auto` takes it before others. note: what was decided about it.
+    pays: whether it is expected to be faster than plain decoding.
     """
 
     path: Path
@@ -53,6 +54,7 @@ class Trained:
     trials: Sequence[Trial] = ()
     preferred: bool = True
     note: str = ""
+    pays: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """All of it, with the texts of the samples, as `of_json` reads it."""

@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,16 @@ class WorkFolder:
         """The bytes of all files whose names begin so."""
         found = self.path.iterdir() if self.path.is_dir() else ()
         return sum(self.size(each.name) or 0 for each in found if each.name.startswith(beginning))
+
+    def siblings(self) -> list["WorkFolder"]:
+        """The folders of other pieces of work."""
+        found = []
+        for path in sorted(self.path.parent.iterdir()) if self.path.parent.is_dir() else ():
+            if path.is_dir() and path != self.path:
+                other = copy(self)
+                other.path = path
+                found.append(other)
+        return found
 
     def require_free(self, size: float) -> None:
         """Raise LocalspecError where the disk has no room for so many bytes."""

@@ -2,7 +2,8 @@
 
 llama.cpp does not know these architectures; localspec multiplies their matrices itself. The layout
 is described in docs/heads.md. Head k drafts the k-th token; a tensor that it lacks is that of the
-head before, and an output matrix that no head has is the target's.
+head before, except for the blocks of Medusa heads, and an output matrix that no head has is the
+target's.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ KINDS = {"medusa": MEDUSA, "mlp-speculator": MLP}
 TYPES = ("F32", "F16", "BF16", "Q8_0")
 # Where matrices must begin, in bytes; this is the default of the format.
 ALIGNMENT = 32
-_MOST_HEADS, _MOST_BLOCKS, _MOST = 62, 16, 1 << 24
+MOST_HEADS, MOST_BLOCKS = 62, 16
+_MOST = 1 << 24
 _REMEDY = "convert it again with localspec convert"
 
 
@@ -49,11 +51,11 @@ def matrix_head_of(path: Path, header: Header) -> MatrixHead:
     """Read the heads in a file. Raises ModelLoadError, in one line, for a broken one."""
     kind = KINDS[header.architecture]
     width = _number(path, header, "embedding_length", 1, _MOST)
-    heads = _number(path, header, "head_count", 1, _MOST_HEADS)
+    heads = _number(path, header, "head_count", 1, MOST_HEADS)
     n_vocab = _number(path, header, "vocab_size", 1, _MOST)
     blocks, inner, scale_input = 0, width, False
     if kind == MEDUSA:
-        blocks = _number(path, header, "block_count", 0, _MOST_BLOCKS)
+        blocks = _number(path, header, "block_count", 0, MOST_BLOCKS)
     else:
         inner = _number(path, header, "inner_length", 1, _MOST)
         scale_input = bool(header.own("scale_input"))
@@ -76,7 +78,8 @@ def tensor_of(path: Path, header: Header, name: str) -> TensorInfo:
     """
     tensors = {tensor.name: tensor for tensor in header.tensors}
     _, number, part = name.split(".", 2)
-    for k in range(int(number), -1, -1):
+    last = int(number) if part.startswith("block.") else 0
+    for k in range(int(number), last - 1, -1):
         if found := tensors.get(f"head.{k}.{part}"):
             return found
     raise ModelLoadError(f"{display_name(path)} has no tensor {name}; {_REMEDY}")

@@ -21,8 +21,9 @@ from localspec.models.listed_drafter import IN_TARGET, ListedDrafter
 from localspec.models.locate import find_file
 from localspec.models.pair_finder import names_of, pair_elsewhere, pair_named_like, pair_of
 from localspec.models.registry import Pair
-from localspec.models.trained_drafters import trained_drafters
+from localspec.models.trained_drafters import TrainedDrafter, trained_drafters
 
+_LOSS = "it is no faster than plain decoding, by the acceptance measured when it was trained"
 _GEMMA = "gemma-4-"
 # What the name of a drafter's file says. Whole models may be called MTP.
 _DRAFTER = re.compile(r"(?:^|[-._ ])(?:eagle-?3|dflash2?|dspark|pard)(?=[-._ ]|$)", re.IGNORECASE)
@@ -45,7 +46,8 @@ class OwnDrafter:
 
     reference: where it is; None for heads inside the target. file: on this disk, None where it was
     not fetched; the target for heads inside. listed: what models.toml says of it. pair: the name of
-    its pair there. origin: of a drafter of another target, why it drafts for this one.
+    its pair there. origin: of a drafter of another target, why it drafts for this one. loss: why it
+    does not pay, where it was trained here and tried.
     """
 
     kind: str
@@ -54,6 +56,7 @@ class OwnDrafter:
     listed: ListedDrafter | None = None
     pair: str | None = None
     origin: str | None = None
+    loss: str | None = None
 
     @property
     def name(self) -> str:
@@ -78,8 +81,8 @@ class OwnDrafter:
     @property
     def objection(self) -> str | None:
         """Why it does not draft unless the user names it; None where nothing speaks against it."""
-        if self.listed and self.listed.loses:
-            return f"{self.name} is left out: {self.listed.loses}"
+        if loss := self.loss or (self.listed and self.listed.loses):
+            return f"{self.name} is left out: {loss}"
         if self.kind not in DRIVEN:
             return f"{self.name} is left out: this version does not draft with {self.kind}"
         return None
@@ -98,15 +101,25 @@ def own_drafters(target: Path, known: KnownTarget | None = None) -> list[OwnDraf
     found = listed_drafters(pair, target if inside else None) if pair else []
     if inside and not any(each.reference is None for each in found):
         found.insert(0, OwnDrafter(MTP, None, target))
-    beside = [OwnDrafter(kind, path, path) for kind, path in _beside(target)]
     trained = trained_drafters(target)
     before, after = (
-        [OwnDrafter(each.kind, each.file, each.file) for each in trained if each.preferred == first]
+        [_trained_here(each) for each in trained if each.preferred == first]
         for first in (True, False)
     )
+    # What is known of a file that was trained here says more than its name beside the target.
+    beside = [
+        OwnDrafter(kind, path, path)
+        for kind, path in _beside(target)
+        if not any(path.samefile(each.file) for each in trained)
+    ]
     names = names_of(target, known.name)
     last = [*after, *([] if pair else drafters_elsewhere(target, names))]
     return with_others(with_others(with_others(before, found), beside), last)
+
+
+def _trained_here(drafter: TrainedDrafter) -> OwnDrafter:
+    loss = None if drafter.pays else _LOSS
+    return OwnDrafter(drafter.kind, drafter.file, drafter.file, loss=loss)
 
 
 def require_another(name: str, path: Path, target: Path) -> None:

@@ -1,5 +1,7 @@
 """Trained drafters: those that `localspec train` made for a target, wherever their files lie.
 
+Heads that `localspec convert` made for a target of the Hub's cache are listed beside them.
+
 A list of them is kept by the content of the target's file, so that it may be moved or renamed.
 """
 
@@ -23,7 +25,8 @@ class TrainedDrafter:
     """kind: one of KINDS. file: its GGUF. target: the name of its target's file.
 
     preferred: whether it is faster than the other drafters of its target, as measured.
-    acceptance: the share of its tokens that the target accepted, on held-out texts.
+    acceptance: the share of its tokens that the target accepted, on held-out texts. pays: whether
+    it is faster than plain decoding.
     """
 
     kind: str
@@ -31,6 +34,7 @@ class TrainedDrafter:
     target: str
     preferred: bool
     acceptance: float
+    pays: bool = True
 
 
 def default_folder() -> Path:
@@ -120,6 +124,7 @@ def _parse(value: Any) -> list[TrainedDrafter]:
             str(each["target"]),
             bool(each["preferred"]),
             float(each["acceptance"]),
+            bool(each.get("pays", True)),
         )
         for each in value
     ]

@@ -108,7 +108,8 @@ def _windows(text: Text, token: int, row: int) -> Iterator[_Window]:
     """The windows of a text in which an answer is."""
     for start in range(0, len(text.tokens), WINDOW):
         end = min(len(text.tokens), start + WINDOW)
-        if end >= text.prompt:
+        alone = text.ended and start == len(text.tokens) - 1  # nothing comes behind this token
+        if end >= text.prompt and not alone:
             yield _Window(text, token, row, start, end)
 
 
@@ -140,6 +141,8 @@ def _batch(shard: Shard, windows: Sequence[_Window], device: torch.device) -> Ba
         behind = each.row - (each.text.prompt - 1)
         rows = slice(first + behind, each.end + behind)
         wanted[number, here] = True
+        if each.text.ended and each.end == len(each.text.tokens):
+            wanted[number, each.length - 1] = False
         ids[number, here] = shard.top.ids[rows]
         log_probs[number, here] = shard.top.log_probs[rows]
         rest[number, here] = shard.top.rest[rows]

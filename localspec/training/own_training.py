@@ -23,7 +23,6 @@ from localspec.distillation.trained import Trained, TrainingFacts
 from localspec.distillation.work_folder import WorkFolder
 from localspec.errors import InvalidValueError
 from localspec.gguf.fingerprint import fingerprint
-from localspec.models.own_drafters import own_drafters
 from localspec.models.trained_drafters import TrainedDrafter as ListedDrafter
 from localspec.models.trained_drafters import add_trained
 from localspec.training import result
@@ -48,11 +47,12 @@ from localspec.training.result import Rival
 from localspec.training.rounds import RoundProgress, Rounds, seconds_per_token
 from localspec.training.training_place import TrainingPlace
 from localspec.training.training_request import Progress, TrainingRequest
+from localspec.training.unfinished import BUDGET, prepare
 from localspec.utils.format import format_bytes, format_seconds
 
-_REVISION, _SEED = 1, 1
+_REVISION, _SEED = 2, 1
 # Files of a work folder: of a training that goes on, and of one that has ended.
-_BUDGET, _LAYERS, _ENDED = "budget", "layers", "ended-2"
+_LAYERS, _ENDED = "layers", "ended-2"
 # The last trial takes this share of all time, and so many seconds at least.
 _TRIAL_SHARE, _TRIAL_SECONDS = 0.08, 20.0
 Watch = Callable[[Progress], None]
@@ -86,6 +86,7 @@ class OwnTraining:
         type_name = request.options.type_name
         self.path = request.out or result.default_path(self._target, request.kind, type_name)
         result.require_replaceable(self.path, self._target)
+        result.require_writable(self.path)
         self._began = monotonic()
 
     def run(self) -> Trained:
@@ -96,7 +97,7 @@ class OwnTraining:
             with folder.locked():
                 if ended := self._ended_before(folder):
                     return ended
-                self._prepare(folder)
+                prepare(folder, self._request, self._say)
                 while True:
                     try:
                         return self._train(material, folder)
@@ -107,7 +108,7 @@ class OwnTraining:
                     # What was saved holds on any device; without it, the time is planned anew.
                     self._request = replace(request, resume=True, anew=False)
                     if not Rounds.saved_in(folder):
-                        folder.delete(_BUDGET)
+                        folder.delete(BUDGET)
 
     def _ended_before(self, folder: WorkFolder) -> Trained | None:
         """What this training made, if it is to be resumed but has come to its end."""
@@ -121,20 +122,6 @@ class OwnTraining:
             return None
         self._say("this training has ended; --anew trains again")
         return ended
-
-    def _prepare(self, folder: WorkFolder) -> None:
-        """Raise InvalidValueError where an unfinished training would be lost."""
-        resume, anew = self._request.resume, self._request.anew
-        unfinished = folder.read_json(_BUDGET) is not None
-        if unfinished and not (resume or anew):
-            raise InvalidValueError(
-                "an unfinished training of this drafter is here; --resume goes on with it, --anew "
-                "begins again"
-            )
-        if resume and not unfinished:
-            self._say("there is no unfinished training to resume, so this one begins")
-        if not resume:
-            folder.clear()
 
     def _train(self, material: Material, folder: WorkFolder) -> Trained:
         self._watch(Progress("writing the first texts", 0.0))
@@ -182,7 +169,10 @@ class OwnTraining:
         expected = ExpectedSpeed(self._target, drafter, self._request.kind, folder)
         watch = self._rounds_watcher(budget, speeds, sizes, expected)
         finished = rounds.run(watch, self._cancel.is_set)
-        return self._ended(material, folder, drafter, rounds, speeds, finished=finished)
+        gains = expected.at(rounds.best) > 1
+        return self._ended(
+            material, folder, drafter, rounds, speeds, finished=finished, gains=gains
+        )
 
     def _created(self, folder: WorkFolder, shard: Shard) -> TrainedDrafter:
         """The untrained drafter: of one that is resumed, with the layers that were chosen."""
@@ -221,7 +211,7 @@ class OwnTraining:
 
     def _budget(self, folder: WorkFolder, speeds: Speeds, sizes: Sizes) -> Budget:
         """The budget of this training, or of the one that is resumed; says how long it takes."""
-        stored = folder.read_json(_BUDGET) if self._request.resume else None
+        stored = folder.read_json(BUDGET) if self._request.resume else None
         if stored is not None:
             budget = Budget(**stored)
         elif self._request.tokens:
@@ -232,7 +222,7 @@ class OwnTraining:
         disk = budget.waves * sizes.tokens * bytes_per_token(self._target.width, len(self._layers))
         disk = min(disk, self._request.cache)
         folder.require_free(disk - folder.total_size(ROWS))
-        folder.write_json(_BUDGET, budget.as_dict())
+        folder.write_json(BUDGET, budget.as_dict())
         seconds = forecast(budget, speeds, sizes)
         tokens = round(budget.waves * sizes.answers)
         self._foreseen, self._forecast_at = None if stored else seconds, monotonic()
@@ -240,7 +230,7 @@ class OwnTraining:
         time = "" if stored else f"about {format_seconds(seconds)} on this machine, "
         self._say(
             f"{tokens:,} tokens of answers, {budget.rounds} rounds over them: {time}"
-            f"{format_bytes(disk)} on the disk"
+            f"{format_bytes(disk)} on the disk, {format_bytes(self._place.needed)} of memory"
         )
         return budget
 
@@ -310,8 +300,12 @@ class OwnTraining:
         speeds: Speeds,
         *,
         finished: bool,
+        gains: bool,
     ) -> Trained:
-        """Write the file; if training came to its end, try it, and delete what is not needed."""
+        """Write the file; if training came to its end, try it, and delete what is not needed.
+
+        gains: whether it is expected to be faster than plain decoding, by its held-out acceptance.
+        """
         request, rates = self._request, rounds.best
         rounds.release()
         if rounds.unsaved:
@@ -324,16 +318,19 @@ class OwnTraining:
 
         result.export(drafter, self.path, self._target, request.texts, rates, counts=counts)
         trials: list[Trial] = []
-        own, others = Rival(str(self.path), request.kind, self.path), self._rivals()
-        preferred = not others  # of one that was stopped too little is known
+        own = Rival(str(self.path), request.kind, self.path)
+        others = result.rivals(self._target.path, own)
+        # Of one that was stopped nothing else is known.
+        pays, preferred = gains, gains and not others
         if finished:
             try:
                 trials = self._trials(material, speeds, [own, *others])
+                pays = result.pays(trials, own)
                 preferred = result.is_preferred(trials, own, others)
             except Stopped:
                 finished = False
         listed = ListedDrafter(
-            request.kind, self.path.absolute(), self._target.name, preferred, rates[0]
+            request.kind, self.path.absolute(), self._target.name, preferred, rates[0], pays
         )
         add_trained(self._target.path, listed)
         trained = Trained(
@@ -345,6 +342,7 @@ class OwnTraining:
             trials,
             preferred,
             drafter.note,
+            pays,
         )
         if finished:
             # Of one that has ended this alone stays, for its report.
@@ -386,12 +384,3 @@ class OwnTraining:
 
     def _texts(self, material: Material, rounds: Rounds) -> list[Text]:
         return [text for number in range(rounds.shards) for text in material.wave(number)]
-
-    def _rivals(self) -> list[Rival]:
-        """The first other drafter of the target that `auto` would take."""
-        found = [
-            Rival(each.typed, each.kind, each.file)
-            for each in own_drafters(self._target.path)
-            if each.file and not each.objection
-        ]
-        return [each for each in found if not each.file.samefile(self.path)][:1]

@@ -18,6 +18,7 @@ from localspec.gguf.files import ModelFiles
 from localspec.gguf.fingerprint import fingerprint
 from localspec.gguf.heads import kind_of
 from localspec.gguf.reader import display_name, read_header
+from localspec.models.own_drafters import own_drafters
 from localspec.models.speed_up import bytes_read, step_costs
 from localspec.models.trained_drafters import default_folder
 from localspec.training.drafter_kind import TrainedDrafter
@@ -58,6 +59,16 @@ def require_replaceable(path: Path, target: Target) -> None:
         )
 
 
+def require_writable(path: Path) -> None:
+    """Raise InvalidValueError for a file that cannot be written, before hours of work for it."""
+    folder = next(each for each in path.absolute().parents if os.path.lexists(each))
+    if not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
+        raise InvalidValueError(
+            f"{display_name(path)} cannot be written: {folder} is no folder in which files can be "
+            "made; name another place with -o"
+        )
+
+
 def export(
     drafter: TrainedDrafter,
     path: Path,
@@ -94,6 +105,16 @@ class Rival:
     name: str
     kind: str
     file: Path
+
+
+def rivals(target: Path, own: Rival) -> list[Rival]:
+    """The first other drafter of the target that `auto` would take; none without one."""
+    found = [
+        Rival(each.typed, each.kind, each.file)
+        for each in own_drafters(target)
+        if each.file and not each.objection
+    ]
+    return [each for each in found if not each.file.samefile(own.file)][:1]
 
 
 def expected_costs(target: Path, rivals: Sequence[Rival]) -> dict[str, float]:
@@ -141,13 +162,19 @@ def trial_prompts(seconds: float, plain: float, configurations: int) -> int:
     )
 
 
-def is_preferred(trials: Sequence[Trial], own: Rival, others: Sequence[Rival]) -> bool:
-    """Whether a drafter is as good as all others, by tokens per step and the bytes of a step.
+def pays(trials: Sequence[Trial], own: Rival) -> bool:
+    """Whether a drafter is faster than plain decoding, by tokens per step and the bytes of a step.
 
     The measured seconds of a few texts would say less.
     """
+    return _gain(trials, own.name) > _gain(trials, PLAIN)
 
-    def gain(rival: Rival) -> float:
-        return sum(each.expected_speed for each in trials if each.name == rival.name)
 
-    return all(gain(own) >= gain(each) for each in others)
+def is_preferred(trials: Sequence[Trial], own: Rival, others: Sequence[Rival]) -> bool:
+    """Whether a drafter pays, and is as good as all others."""
+    gain = _gain(trials, own.name)
+    return pays(trials, own) and all(gain >= _gain(trials, each.name) for each in others)
+
+
+def _gain(trials: Sequence[Trial], name: str) -> float:
+    return sum(each.expected_speed for each in trials if each.name == name)

@@ -19,6 +19,7 @@ from localspec.training.device import (
 )
 from localspec.training.drafter_kind import TrainedDrafter
 from localspec.utils.format import format_bytes
+from localspec.utils.host_memory import host_memory
 
 _ROOM = "close other programs and --resume, or train a smaller drafter, or "
 
@@ -26,12 +27,14 @@ _ROOM = "close other programs and --resume, or train a smaller drafter, or "
 class TrainingPlace:
     """Where torch trains. asked: one of DEVICES. say: called with a line when it changes.
 
-    device: torch's. Raises InvalidValueError for a device that is not here.
+    device: torch's. needed: bytes of memory that training takes, once a drafter is there. Raises
+    InvalidValueError for a device that is not here.
     """
 
     def __init__(self, asked: str, say: Callable[[str], None]) -> None:
         self.device = choose_device(asked)
         self._is_fixed, self._say = asked != AUTO, say
+        self.needed = 0
 
     def __str__(self) -> str:
         return described(self.device)
@@ -55,7 +58,23 @@ class TrainingPlace:
                 raise InvalidValueError(f"{what}; {others} fits")
             self.device = choose_device("cpu")
             self._say(f"{what}: the processor trains it{fits and f', and {fits} fits there'}")
+        if self.device.type == "cpu":
+            self._say_if_short(drafter, needed)
+        self.needed = needed
         self.enter(drafter)
+
+    def _say_if_short(self, drafter: TrainedDrafter, needed: int) -> None:
+        """Say where main memory has no room for a training; what of it is swapped is slow."""
+        # The weights themselves are there already, frozen ones too.
+        here = sum(each.numel() * each.element_size() for each in drafter.parameters())
+        free = host_memory() + here
+        if needed > free:
+            fits = drafter.smaller(free)
+            self._say(
+                f"training takes about {format_bytes(needed)} of main memory, and "
+                f"{format_bytes(free)} are free: close other programs, or train a smaller drafter"
+                f"{fits and f' ({fits} fits)'}"
+            )
 
     def enter(self, drafter: TrainedDrafter) -> TrainedDrafter:
         """Move a drafter to the device, which it has room on."""

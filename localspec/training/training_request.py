@@ -5,6 +5,7 @@ from pathlib import Path
 
 from localspec.distillation.material import TextSource
 from localspec.errors import InvalidValueError
+from localspec.generation_config import require
 from localspec.training.drafter_kind import CUTS, KindOptions
 
 _MINUTES = 30.0
@@ -39,6 +40,10 @@ class TrainingRequest:
             raise InvalidValueError("minutes and tokens exclude each other; name one of them")
         if self.minutes is not None and not 0 < self.minutes < 1e6:
             raise InvalidValueError(f"minutes is {self.minutes}; it is more than 0")
+        if self.resume and self.anew:
+            raise InvalidValueError("resume is set, and so is anew; name one of them")
+        if self.source.seed is not None:
+            require("seed", self.source.seed, 0, 2**64 - 1)
         if self.tokens is not None and self.tokens < 1:
             raise InvalidValueError(f"tokens is {self.tokens}; it is 1 or more")
 

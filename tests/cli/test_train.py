@@ -133,7 +133,7 @@ def test_a_trained_drafter_is_listed_shown_and_deleted(
     pair = cli("pair", str(target), "--json")
     assert pair.code == 0 and made.name in pair.out
     dry = cli("rm", made.name, "--dry-run")
-    assert dry.code == 0 and f"{made}: a drafter that was trained here" in dry.out
+    assert dry.code == 0 and f"{made}: a drafter that was made here" in dry.out
     assert made.exists()
     done = cli("rm", made.stem, "--yes")
     assert done.code == 0 and "freed" in done.err and not made.exists()
@@ -183,6 +183,30 @@ def test_a_report_replaces_no_other_file(
 
 
 @pytest.mark.skipif(not TORCH, reason="torch is not installed")
+def test_bad_options_are_refused_before_anything_is_loaded(
+    cli: Run, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localspec.distillation.material.load", None)
+    (tmp_path / "file").write_text("x")
+    for options, said in (
+        (("--seed", "-1"), "--seed is -1"),
+        (("--seed", str(2**64)), f"--seed is {2**64}"),
+        (("--threads", "0"), "--threads is 0"),
+        (("--cache-gb", "nan"), "--cache-gb is nan; it is from 0 to"),
+        (("--cache-gb", "inf"), "--cache-gb is inf"),
+        (("--cache-gb", "-1"), "--cache-gb is -1"),
+        (("--resume", "--anew"), "--resume is set, and so is anew"),
+        (("-o", str(tmp_path / "file" / "x.gguf")), "file is no folder in which files can be made"),
+    ):
+        done = cli("train", str(target), *options)
+        assert (done.code, len(done.lines)) == (InvalidValueError.exit_code, 1), done.err
+        assert said in done.err
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    done = cli("train", str(target), "-o", str(tmp_path / "x.gguf"))
+    assert done.code == InvalidValueError.exit_code and "x.gguf cannot be written" in done.err
+
+
+@pytest.mark.skipif(not TORCH, reason="torch is not installed")
 @pytest.mark.slow
 def test_a_training_from_start_to_end(
     cli: Run, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -213,7 +237,10 @@ def test_a_training_from_start_to_end(
     assert record["acceptance_by_round"][0][0] > 0 and len(record["trials"]) == 6
     assert "writing texts" in done.err and "accepted untrained" in done.err
     written = cli("generate", "-m", str(target), "--raw", "-n", "8", *QUICK, "--stats", "an")
-    assert written.code == 0 and Path(record["path"]).stem in written.err
+    assert written.code == 0
+    left_out = Path(record["path"]).stem + ".gguf is left out: it is no faster than plain"
+    assert Path(record["path"]).stem in written.err
+    assert (left_out in written.err) == (not record["pays"]), written.err
     refused = cli("train", str(target), *options, "--kind", "best")
     assert refused.code == InvalidValueError.exit_code
     assert "--kind is 'best'; it is one of draft-model" in refused.err

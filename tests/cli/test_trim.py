@@ -7,6 +7,8 @@ from fakes.command_line import Run
 from fakes.eagle3 import SHAPES, write_head, write_target
 from fakes.matrix_heads import write_medusa
 
+from localspec.cli.output import Output
+from localspec.cli.trim_progress import TrimProgress
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
 from localspec.gguf.check import check_drafter
@@ -49,10 +51,34 @@ def test_the_targets_own_texts(
     assert head.read_bytes() == before
     said = done.err
     assert "counting what the target writes" in said
+    assert "measuring both heads, with 1 of the prompts" in said
     assert "keeps 60 of 283 tokens" in said
     assert "a pass of the head reads 27.2 kB -> 5.8 kB" in said
     assert "accepted: " in said
     assert f"next: localspec generate -m {target} --draft {out}" in said
+
+
+def test_progress_says_how_long_all_of_it_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("localspec.cli.trim_progress.monotonic", lambda: clock[0])
+    shown: list[str] = []
+
+    class Line:
+        show = staticmethod(shown.append)
+
+    progress = TrimProgress(Output(), Line(), 6)  # type: ignore[arg-type]
+    progress.enter("counting tokens")
+    for _ in range(2):
+        clock[0] += 10
+        progress()
+    assert "the target writes 6 texts in all: about 50 s left" in capsys.readouterr().err
+    assert shown == [
+        "counting tokens: 0 of 6 texts",
+        "counting tokens: 1 of 6 texts, 50 s left",
+        "counting tokens: 2 of 6 texts, 40 s left",
+    ]
 
 
 def test_counted_files(cli: Run, head: Path, target: Path, prompts: Path, tmp_path: Path) -> None:

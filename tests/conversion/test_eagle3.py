@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -37,6 +38,7 @@ from localspec.llama.context import Context
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
+from localspec.models.own_drafters import own_drafters
 from localspec.speculation.passes import Pass
 
 TOOL = os.environ.get("LLAMA_SPECULATIVE_SIMPLE", "")
@@ -164,6 +166,45 @@ def test_other_scaled_positions(tmp_path: Path, target: Path, kind: str) -> None
     metadata = read_header(convert(head.folder, target, tmp_path / "out.gguf").path).metadata
     assert metadata["eagle3.rope.scaling.type"] == kind
     assert metadata["eagle3.rope.scaling.factor"] == 4.0
+
+
+@pytest.mark.parametrize("attention", [{}, {"attention_factor": 1.6}])
+def test_positions_of_yarn(tmp_path: Path, target: Path, attention: dict[str, float]) -> None:
+    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+    head = Made(tmp_path / "head", target, rope_scaling={**scaling, **attention})
+    done = convert(head.folder, target, tmp_path / "out.gguf", "F32")
+    require_equal(target, done.path, head.forward)
+
+
+def metadata_of(head: Made, target: Path, **config: Any) -> tuple[dict[str, Any], str]:
+    """The positions in a converted file, and what was said."""
+    head.config |= config
+    head.again()
+    out = head.folder / "out.gguf"
+    out.unlink(missing_ok=True)
+    done = convert(head.folder, target, out)
+    found = read_header(done.path).metadata
+    return {key.removeprefix("eagle3.rope."): found[key] for key in found}, " ".join(done.notes)
+
+
+def test_what_config_json_says_of_positions(made: Made, target: Path) -> None:
+    found, _ = metadata_of(
+        made, target, rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 1e6}
+    )
+    assert found["freq_base"] == 1e6
+    found, said = metadata_of(made, target, rope_theta="500000.0", rope_parameters=None)
+    assert found["freq_base"] == 5e5 and "llama.cpp's EAGLE-3" not in said
+    yarn = {"rope_type": "yarn", "factor": "4", "beta_fast": 64, "truncate": False}
+    found, said = metadata_of(made, target, rope_scaling=yarn)
+    assert found["scaling.factor"] == 4 and "scaling.original_context_length" not in found
+    assert "says beta_fast = 64, truncate = False, and llama.cpp's EAGLE-3 computes with" in said
+    mixed = {"rope_type": "yarn", "factor": 4.0, "mscale": 0.7, "mscale_all_dim": 1.0}
+    found, _ = metadata_of(made, target, rope_scaling=mixed)
+    wanted = (0.07 * np.log(4) + 1) / (0.1 * np.log(4) + 1) ** 2
+    assert found["scaling.attn_factor"] == pytest.approx(wanted)
+    none = {"rope_scaling": None, "sliding_window": 128}
+    assert "sliding_window = 128" in metadata_of(made, target, **none)[1]
+    assert "sliding" not in metadata_of(made, target, layer_types=["full_attention"])[1]
 
 
 def test_a_missing_output_matrix_is_the_targets(tmp_path: Path, target: Path) -> None:
@@ -306,6 +347,9 @@ def refused(error: type[LocalspecError], head: Made, target: Path, **options: An
         ({"hidden_act": "gelu"}, ModelLoadError, "'gelu'"),
         ({"norm_before_fc": True}, ModelLoadError, "input_norm.weight"),
         ({"rope_scaling": {"rope_type": "dynamic"}}, ModelLoadError, "'dynamic'"),
+        ({"partial_rotary_factor": 0.5}, ModelLoadError, "partial_rotary_factor"),
+        ({"rope_theta": "ten"}, ModelLoadError, "says rope_theta = 'ten'"),
+        ({"rope_parameters": {"full_attention": {}}}, ModelLoadError, "each type of its layers"),
         (
             {"eagle_aux_hidden_state_layer_ids": [2, 3, LAYERS + 1]},
             InvalidValueError,
@@ -333,6 +377,13 @@ def test_a_missing_tensor_is_named(made: Made, target: Path) -> None:
     del made.tensors["midlayer.mlp.up_proj.weight"]
     made.again()
     assert "no tensor layers.0.mlp.up_proj.weight" in refused(ModelLoadError, made, target)
+
+
+@pytest.mark.parametrize("name", ["fc.weight", "norm.weight", "lm_head.weight"])
+def test_a_single_number_is_no_tensor(made: Made, target: Path, name: str) -> None:
+    made.tensors[name] = np.asarray(1.0, np.float32)
+    made.again()
+    assert f"has {name!r} of one number" in refused(ModelLoadError, made, target)
 
 
 def test_a_draft_vocabulary_without_its_map(made: Made, target: Path) -> None:
@@ -405,10 +456,20 @@ def test_nothing_is_written_into_the_hubs_cache(
 ) -> None:
     from localspec.conversion import convert as module
 
-    monkeypatch.setattr(module, "repository_of", lambda path: "zoo/tiny" if path == target else "")
-    monkeypatch.chdir(tmp_path)
-    assert convert(made.folder, target).path == Path("eagle3-tiny-1m-Q8_0.gguf")
-    assert (tmp_path / "eagle3-tiny-1m-Q8_0.gguf").exists()
+    monkeypatch.setattr(
+        module, "repository_of", lambda path: "zoo/tiny" if path == target else None
+    )
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    path = convert(made.folder, target).path
+    assert path.parent == tmp_path / "home" / "data" / "drafters"
+    assert not [*Path().iterdir()]
+    assert [(each.kind, each.file) for each in own_drafters(target)] == [("eagle3", path)]
+    # A list that was lost is made again, with the file that is there.
+    shutil.rmtree(path.parent / "lists")
+    assert not convert(made.folder, target).written
+    assert [each.file for each in own_drafters(target)] == [path]
 
 
 def test_no_room(made: Made, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Published heads are converted: their drafts are those of the published weights."""
 
+import json
 import os
 import struct
 import subprocess
@@ -142,8 +143,8 @@ def test_heads_as_vllm_has_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_an_mlp_speculator(tmp_path: Path, tied: bool) -> None:
-    tensors = mlp(tied=tied)
-    out = convert(published(tmp_path / "mlp", tensors, MLP_CONFIG), tmp_path / "out.gguf")
+    tensors, config = mlp(tied=tied), {**MLP_CONFIG, "tie_weights": tied}
+    out = convert(published(tmp_path / "mlp", tensors, config), tmp_path / "out.gguf")
     assert head_in(out) == MatrixHead(MLP, 3, WIDTH, INNER, TOKENS, scale_input=True)
     found = Tensors(out)
     assert np.abs(found["head.1.proj.weight"] - tensors["speculator.proj.1.weight"]).max() < 5e-3
@@ -210,10 +211,85 @@ def test_a_speculator_without_its_config(tmp_path: Path) -> None:
     assert "n_predict and scale_input" in refusal(published(tmp_path / "mlp", mlp()))
 
 
-@pytest.mark.parametrize("name", ["1.0.linear.weight", "1.1.weight"])
-def test_tensors_of_another_shape(tmp_path: Path, name: str) -> None:
-    tensors = {**medusa(), name: random(WIDTH, 64)}
-    assert "of shape" in refusal(published(tmp_path / "heads", tensors))
+@pytest.mark.parametrize("name", ["1.0.linear.weight", "1.1.weight", "1.0.linear.bias"])
+@pytest.mark.parametrize("shape", [(WIDTH, 64), (1, 2, 3), ()])
+def test_tensors_of_another_shape(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
+    tensors = {**medusa(), name: np.asarray(random(*shape), np.float32)}
+    said = refusal(published(tmp_path / "heads", tensors))
+    assert f"heads has '{name}' of shape " in said and ".part" not in said
+
+
+@pytest.mark.parametrize(
+    ("blocks", "missing"),
+    [
+        (1, "1.0.linear.weight"),
+        (2, "0.0.linear.weight"),
+        (2, "0.1.linear.weight"),
+        (2, "2.1.linear.weight"),
+        (1, "1.0.linear.bias"),
+        (1, "1.1.weight"),
+        (1, "2.1.weight"),
+    ],
+)
+def test_medusa_heads_that_lack_a_tensor(tmp_path: Path, blocks: int, missing: str) -> None:
+    tensors = medusa("medusa_head.", blocks=blocks)
+    del tensors[f"medusa_head.{missing}"]
+    source = published(tmp_path / "heads", tensors)
+    assert refusal(source) == f"{source} has no tensor {missing}; download every part of it"
+
+
+def test_medusa_heads_with_a_gap(tmp_path: Path) -> None:
+    tensors = {
+        name if not name.startswith("2.") else f"7{name[1:]}": each
+        for name, each in medusa().items()
+    }
+    assert "has no tensor 2.0.linear.weight" in refusal(published(tmp_path / "heads", tensors))
+    said = refusal(published(tmp_path / "few", medusa(heads=2), {"medusa_num_heads": 4}))
+    assert "has no tensor 2.0.linear.weight" in said
+
+
+@pytest.mark.parametrize(
+    ("tied", "stages", "missing"),
+    [
+        (False, 3, "proj.2.weight"),
+        (False, 3, "emb.1.weight"),
+        (False, 5, "emb.3.weight"),
+        (True, 3, "proj.1.weight"),
+        (True, 3, "ln.0.bias"),
+    ],
+)
+def test_a_speculator_that_lacks_a_tensor(
+    tmp_path: Path, tied: bool, stages: int, missing: str
+) -> None:
+    tensors = mlp(tied=tied)
+    tensors.pop(f"speculator.{missing}", None)
+    config = {**MLP_CONFIG, "n_predict": stages, "tie_weights": tied}
+    said = refusal(published(tmp_path / "mlp", tensors, config))
+    assert f"has no tensor {missing}; download every part of it" in said
+
+
+def test_a_type_that_cannot_be_read(tmp_path: Path) -> None:
+    source = published(tmp_path / "heads", medusa())
+    file = source / "model.safetensors"
+    data = file.read_bytes()
+    before, rest = data.split(b'"1.0.linear.weight"', 1)
+    file.write_bytes(before + b'"1.0.linear.weight"' + rest.replace(b'"F32"', b' "F8"', 1))
+    assert "stores '1.0.linear.weight' as F8; pass the checkpoint in floats" in refusal(source)
+
+
+def test_a_tensor_that_the_index_names_and_no_file_has(tmp_path: Path) -> None:
+    source = published(tmp_path / "heads", medusa())
+    named = dict.fromkeys([*medusa(), "3.0.linear.weight"], "model.safetensors")
+    index = source / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": named}))
+    said = refusal(source)
+    assert "has no tensor 3.0.linear.weight in model.safetensors, where its index names it" in said
+
+
+def test_the_messages_of_another_target_name_the_checkpoint(tmp_path: Path) -> None:
+    tensors = {name: np.zeros((64, 64), np.float32) for name in ("0.0.linear.weight", "0.1.weight")}
+    source = published(tmp_path / "heads", tensors)
+    assert refusal(source).startswith("heads reads rows of 64 numbers")
 
 
 def test_an_unknown_type(tmp_path: Path) -> None:

@@ -197,10 +197,26 @@ class PublishedEagle3:
         scaling = self._config.get("rope_scaling")
         if scaling and scaling["rope_type"] == "llama3":
             frequencies = np.array([_llama3(each, scaling) for each in frequencies])
+        scale = 1.0
+        if scaling and scaling["rope_type"] == "yarn":
+            frequencies = _yarn(frequencies, self._config["rope_theta"], scaling)
+            scale = scaling.get("attention_factor", 0.1 * np.log(scaling["factor"]) + 1)
         angles = np.arange(n)[:, None] * np.concatenate([frequencies, frequencies])
-        cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
+        cos, sin = scale * np.cos(angles)[:, None], scale * np.sin(angles)[:, None]
         first, second = x[..., : width // 2], x[..., width // 2 :]
         return x * cos + np.concatenate([-second, first], axis=-1) * sin
+
+
+def _yarn(frequencies: Floats, base: float, scaling: dict[str, Any]) -> Floats:
+    """Frequencies of YaRN, by the paper (https://arxiv.org/abs/2309.00071)."""
+    width, length = 2 * len(frequencies), scaling["original_max_position_embeddings"]
+
+    def place(turns: float) -> float:
+        return width * np.log(length / (turns * 2 * np.pi)) / (2 * np.log(base))
+
+    low, high = max(np.floor(place(32)), 0), min(np.ceil(place(1)), width - 1)
+    slowed = np.clip((np.arange(len(frequencies)) - low) / max(high - low, 1e-3), 0, 1)
+    return frequencies * (slowed / scaling["factor"] + 1 - slowed)
 
 
 def _llama3(frequency: float, scaling: dict[str, Any]) -> float:

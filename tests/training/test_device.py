@@ -56,3 +56,20 @@ def test_a_gpu_that_is_too_small(name: str, target: Path, monkeypatch: pytest.Mo
     place.take(large)
     assert moved == [torch.device("cpu")]
     assert "free on a small GPU: the processor trains it, and --layers 2 fits there" in said[0]
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_main_memory_that_is_short_is_said(
+    short: bool, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large, said = drafter(target), list[str]()
+    here = sum(4 * each.numel() for each in large.parameters())
+    needed = device.bytes_needed(large)
+    monkeypatch.setattr(training_place, "host_memory", lambda: needed - here - int(short))
+    place = training_place.TrainingPlace("cpu", said.append)
+    place.take(large)
+    assert place.needed == needed and place.device.type == "cpu"
+    assert len(said) == int(short)
+    assert not short or (
+        "of main memory, and" in said[0] and "a smaller drafter (--layers 2 fits)" in said[0]
+    )
