@@ -19,8 +19,9 @@ from fakes.scripted import Script
 from fakes.templates import QWEN3
 
 from localspec.cli.output import OutputError
+from localspec.conversation.turns import Turn
 from localspec.errors import InvalidValueError, ModelLoadError, ModelNotFoundError
-from localspec_tui.archive import Archive
+from localspec_tui.archive import OVERTAKEN, Archive
 from localspec_tui.default_options import with_defaults
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.launch_options import LaunchOptions
@@ -188,6 +189,26 @@ def test_both_chats_go_on_with_each_other_s_conversations(chat: Chat, file: Path
     assert "(going on with: first)\n> second\nTwo.\n" in done.notes and done.out == "Three.\n"
     assert contents(done) == ["first", "One.", "second", "Two.", "third", "Three."]
     assert prompt_of(script).startswith("<system>Be brief.\n<user>first\n<assistant>One.")
+
+
+def test_another_window_that_goes_on_with_the_conversation_is_said(
+    chat: Chat, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = MessageReader.read
+
+    def read_later(reader: MessageReader) -> Typed | None:
+        typed = read(reader)
+        if typed and typed.text == "here":
+            with closing(Archive(file)) as other:
+                key = other.latest()
+                assert key
+                other.save(key, [], other.open(key).conversation.add(Turn("user", "there")))
+        return typed
+
+    monkeypatch.setattr(MessageReader, "read", read_later)
+    chatted = chat(Script(), "a\nhere\nagain\n")
+    assert chatted.notes.count(OVERTAKEN) == 1
+    assert "there" not in contents(chatted)
 
 
 def test_nothing_is_kept_of_a_private_chat(chat: Chat, home: Path) -> None:

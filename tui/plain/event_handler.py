@@ -62,6 +62,9 @@ class PlainEventHandler:
     def handle(self, event: EngineEvent) -> None:
         """Save and show one event."""
         self.save(event)
+        if isinstance(event, QuestionAsked) and self._chat.archive.problem:
+            # What the end of the answer saves may say nothing of it any more.
+            self._note_once(self._chat.archive.problem)
         if handler := self._handlers.get(type(event)):
             handler(event)
 
