@@ -153,6 +153,7 @@ def test_commands_and_options(place: Path, environment: Mapping[str, str]) -> No
     assert complete(place, environment, "localspec gen") == ["plain,generate"]
     assert complete(place, environment, "localspec generate --dra") == [
         "plain,--draft",
+        "plain,--draft-rope-scale",
         "plain,--draft-device",
         "plain,--draft-gpu-layers",
         "plain,--draft-kv-type",

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from select import select
 from time import sleep
 
 import pytest
@@ -28,13 +29,13 @@ def terminal() -> Iterator[Shown]:
 
     screen, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
-    os.set_blocking(screen, False)
 
     def read() -> str:
-        try:
-            return os.read(screen, 65536).decode()
-        except BlockingIOError:
-            return ""
+        # The system brings what is written to the other end a moment later, and not all at once.
+        found = b""
+        while select([screen], [], [], 0.05)[0]:
+            found += os.read(screen, 65536)
+        return found.decode()
 
     with open(inside, "w", encoding="utf-8") as stream:
         before, sys.stderr = sys.stderr, stream
@@ -46,10 +47,10 @@ def terminal() -> Iterator[Shown]:
 
 
 def test_a_line_appears_after_a_while_and_is_erased() -> None:
-    with terminal() as shown, StatusLine(after=0.05) as status:
+    with terminal() as shown, StatusLine(after=0.5) as status:
         status.show("loading")
         assert shown() == ""
-        sleep(0.2)  # the line comes without another `show`
+        sleep(1)  # the line comes without another `show`
         assert shown() == "loading"
         status.show("x" * 99)
         assert shown() == f"\r{' ' * 7}\r{'x' * 39}"

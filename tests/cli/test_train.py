@@ -108,7 +108,7 @@ def test_prompts_of_conversations(target: Path) -> None:
 def test_sources_that_cannot_be_read(target: Path, tmp_path: Path) -> None:
     empty, binary = tmp_path / "empty.txt", tmp_path / "binary.txt"
     empty.write_text(" \n")
-    binary.write_bytes(b"\xff\xfe\x00")
+    binary.write_bytes(b"\xff\x00")
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{"text": 1}')
     for source, said in (

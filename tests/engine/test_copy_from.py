@@ -91,7 +91,7 @@ def test_a_file_that_nothing_copies_from_is_noted(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (None, "No such file or directory; name a text file"),
-        (b"\xff\xfe", "it is not UTF-8, byte 0 is 0xff; convert it"),
+        (b"\xff", "it is not UTF-8, byte 0 is 0xff; save it as UTF-8"),
         (b"a\0b", "it is no text"),
         (b"abc " * 300_000, "at most 200,000"),
         (b"a" * (8 * 2**20 + 1), "MB; name a shorter text file"),
