@@ -109,7 +109,8 @@ class Sweep:
         Raises what `engine.load` raises, but leaves out a draft that the user did not name.
         """
         target = self.target_file
-        runtime = replace(runtime, context=runtime.context or _context(target, tasks, tokens))
+        context = runtime.context or _context(target, runtime, tasks, tokens)
+        runtime = replace(runtime, context=context)
         with ExitStack() as stack:
             alone = replace(runtime, drafter_placement=None)
             plain = stack.enter_context(load_with(target, [NONE], alone))
@@ -217,9 +218,8 @@ def _own_drafter(target: Path) -> DraftOption | None:
     return require_file(first) if first else None
 
 
-def _context(target: Path, tasks: Sequence[Task], tokens: int) -> int:
+def _context(target: Path, runtime: RuntimeConfig, tasks: Sequence[Task], tokens: int) -> int:
     """A context no larger than needed, because every configuration has one."""
-    header = read_header(target)
-    most = default_context(header.context_length)
+    most = default_context(runtime.rope.context(read_header(target)))
     needed = max(task.bytes for task in tasks) + tokens + _TEMPLATE
     return max(2, min(most, -(-needed // _CONTEXT_STEP) * _CONTEXT_STEP))

@@ -164,6 +164,9 @@ def _stored(
     best = acceptance_priors.BestSetting(line.drafter, line.rule, line.depth, line.speed_up.value)
     temperature = engine.slot.sampler(settings, 1).params.temperature
     kept = acceptance_priors.stored_forecast(*files, temperature, found.rates, best)
+    if scaled := engine.slot.loaded.runtime.rope_in_words:
+        output.note(f"not stored, as it holds only with {scaled}")
+        return kept
     measured = engine.drafter_set.measured
     counted = [measured[name].path for name in found.rates if name in measured]
     learnt_rates.forget(engine.model.path, counted, temperature)

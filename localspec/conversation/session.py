@@ -263,6 +263,7 @@ class Session(Closing, AsyncQuestions, SavedStates):
             tools=self._tools,
             options=options,
             began=self.conversation.began,
+            rotations=self._slot.target.context.rope.in_words,
         )
         return self._cached_transcript
 
@@ -384,10 +385,9 @@ class Session(Closing, AsyncQuestions, SavedStates):
         return new
 
     def _too_long_error(self, n_ctx: int, unfinished: Turn | None) -> InvalidValueError:
-        turns = self.turns
         return too_long_error(
-            len(self._prompt_from(turns, last_question(turns)).tokens),
-            len(self._prompt_from(turns, self._dropped).tokens),
+            len(self._prompt_from(self.turns, last_question(self.turns)).tokens),
+            len(self._prompt_from(self.turns, self._dropped).tokens),
             n_ctx,
             drops=self.when_full == "drop",
             continues=unfinished is not None,

@@ -28,7 +28,7 @@ class Transcript:
 
     model: the model that reads the prompt. template: its chat template; without one, the texts of
     the turns are joined. tools, options: variables for the template. began: the date and time that
-    the template sees.
+    the template sees. rotations: how the model's are scaled, in words; "" as in its file.
 
     merged: whether the template refused the turns, so that consecutive turns of one role, or the
     system prompt and the first question, were merged.
@@ -42,8 +42,10 @@ class Transcript:
         tools: Sequence[Mapping[str, Any]] | None = None,
         options: Mapping[str, Any] | None = None,
         began: datetime | None = None,
+        rotations: str = "",
     ) -> None:
         self.merged = False
+        self._rotations = rotations
         self.model = model
         self.template = template
         self._tools = tools
@@ -59,8 +61,9 @@ class Transcript:
 
     @property
     def template_fingerprint(self) -> str:
-        """Tells the template from others; also where there is none."""
-        return hashlib.sha256((self.template or "").encode("utf-8", "replace")).hexdigest()[:16]
+        """Tells the template, and the rotations, from others; also where there is none."""
+        told = (self.template or "") + (f"\0{self._rotations}" if self._rotations else "")
+        return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
 
     def prompt(self, system: str | None, turns: Sequence[Turn]) -> TokenizedText:
         """The prompt for the next answer; if the last turn is an answer, the prompt continues it.

@@ -51,8 +51,9 @@ def require_same_settings(
     """
     if turn.template not in ("", transcript.template_fingerprint):
         raise InvalidValueError(
-            "the last answer was begun with another chat template; load the model with that one "
-            "(--chat-template of the chat) or regenerate the answer"
+            "the last answer was begun with another chat template, or with other rotations (RoPE); "
+            "load the model as then (--chat-template, --rope-scale and its kin of the chat) or "
+            "regenerate the answer"
         )
     _require_same_thinking(turn, thinking, transcript.switch)
     # Once the reasoning has ended, its budget is of no matter.

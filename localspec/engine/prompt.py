@@ -67,7 +67,7 @@ class TextPrompt:
         if not self._tokens:
             raise InvalidValueError("the prompt is empty; give some text")
         if len(self._tokens) >= context:
-            larger = "take a model that was made for more, or see --rope-scale"
+            larger = "take a model that was made for more, or raise --ctx with --rope-scale"
             way_out = larger if context >= model.n_ctx_train else "raise --ctx"
             raise InvalidValueError(
                 f"the prompt has {len(self._tokens)} tokens and the context holds {context}; "

@@ -6,7 +6,7 @@ A model that was trained for few tokens reads more where its positions are moved
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import llama_cpp
@@ -105,17 +105,28 @@ class RopeScaling:
         return self.scale or file_factor(header)
 
     def original(self, header: Header) -> int | None:
-        """The tokens that a model reads without any scaling; None where its file does not tell."""
-        scaled = file_factor(header) != 1
-        before = header.number("rope.scaling.original_context_length") if scaled else None
-        return self.yarn_orig_ctx or before or header.context_length
+        """The tokens that a model reads without any scaling; None where its file does not tell.
+
+        Of files that are scaled already, some say the scaled context, and some the original one.
+        """
+        if self.yarn_orig_ctx and self.method(header) == YARN:
+            return self.yarn_orig_ctx
+        if file_factor(header) == 1 or UNSCALED.method(header) == _LONG_ROPE:
+            return header.context_length
+        return header.number("rope.scaling.original_context_length")
 
     def context(self, header: Header) -> int | None:
         """The most tokens of text that a model makes sense of; None where that is not known."""
-        original = self.original(header)
-        if not self or original is None:
+        if self._is_as_in_file(header):
             return header.context_length
-        return min(int(original * self.factor(header)), _MOST_CONTEXT)
+        original = self.original(header)
+        return original and min(int(original * self.factor(header)), _MOST_CONTEXT)
+
+    def _is_as_in_file(self, header: Header) -> bool:
+        method = self.method(header)
+        named = method == YARN and self.yarn_orig_ctx
+        scaled = method, self.factor(header)
+        return not named and scaled == (UNSCALED.method(header), UNSCALED.factor(header))
 
     def for_drafter(
         self, target: Header, drafter: Header, scale: float | None = None
@@ -125,11 +136,13 @@ class RopeScaling:
         A drafter of the target's family, which was trained for contexts as long and with the same
         angles, gets the same; others keep what is in their files.
         """
-        if scale is not None:
-            return RopeScaling(self.scaling if self.scaling == LINEAR else YARN, scale)
-        lengths = self.original(target), UNSCALED.original(target)
-        is_kin = UNSCALED.original(drafter) in lengths and _base(target) == _base(drafter)
-        return self if is_kin else UNSCALED
+        lengths = self.original(target), _own_length(target)
+        is_kin = _own_length(drafter) in lengths and _base(target) == _base(drafter)
+        if scale is None:
+            return self if is_kin else UNSCALED
+        if self and is_kin:
+            return replace(self, scale=scale)
+        return RopeScaling(self.scaling if self.scaling == LINEAR else YARN, scale)
 
 
 def require_scale(name: str, scale: float | None) -> None:
@@ -152,6 +165,10 @@ def file_factor(header: Header) -> float:
 def has_rope(header: Header) -> bool:
     """Whether the file of a model speaks of rotations."""
     return any(".rope." in key for key in header.metadata)
+
+
+def _own_length(header: Header) -> int | None:
+    return UNSCALED.original(header) or header.context_length
 
 
 def _base(header: Header) -> float:

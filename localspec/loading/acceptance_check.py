@@ -46,9 +46,15 @@ def acceptance_rate(target: KVSequence, member: SequenceDrafter) -> float | None
     The target's text stays as it is; the drafter's cache is another text's afterwards.
     """
     files = [target.model.path, *([member.measured.path] if member.measured else [])]
+    contexts = [target.context, *([member.sequence.context] if member.sequence else [])]
+    # Under other rotations than those of the files, fewer drafts are right.
+    ropes = [each.rope.options for each in contexts] if any(c.rope for c in contexts) else []
     try:
         found = remembered_verdict(
-            _FOLDER, _KEY, files, lambda: f"{_measured(target, member):.3f}", _is_rate
+            *(_FOLDER, _KEY, files),
+            lambda: f"{_measured(target, member):.3f}",
+            _is_rate,
+            options=ropes,
         )
     except _NothingDraftedError:
         return None

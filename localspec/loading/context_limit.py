@@ -50,13 +50,14 @@ def rope_notes(runtime: RuntimeConfig, target: Facts, context: int) -> Iterator[
         yield f"rope_scale {rope.scale:g} has no effect: rope_scaling is {method}"
     if rope.scaling == YARN and factor == 1:
         yield f"rope_scaling {YARN} has no effect with rope_scale 1; try --rope-scale 2"
-    most, own = rope.context(header), header.context_length
-    if most is None or (most == own and not rope.freq_base):
+    most, own, original = rope.context(header), header.context_length, rope.original(header)
+    if own is None or (most == own and not rope.freq_base):
         return
-    how = f"{method}, {factor:g} times {rope.original(header):,} tokens" if factor != 1 else ""
+    times = f"{factor:g} times" + (f" {original:,} tokens" if original else "")
+    how = f"{method}, {times}" if factor != 1 else ""
     base = f"base {rope.freq_base:.10g}" if rope.freq_base else ""
     rotated = f"rotations (RoPE) are scaled: {', '.join(filter(None, [how, base])) or method}"
-    if rope.freq_base:
+    if rope.freq_base or most is None:
         yield f"{rotated}; how many tokens {name} then reads is not known"
         return
     more = f"; the context is {context:,}: --ctx sets it" if context < most else ""

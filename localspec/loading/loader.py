@@ -177,7 +177,12 @@ class LoadedModels:
         )
 
     def keep_learnt(self) -> None:
-        """Store what drafts came to in this text, for the next run."""
+        """Store what drafts came to in this text, for the next run.
+
+        Not under other rotations than those of the files, with which fewer are right.
+        """
+        if self.runtime.rope_in_words:
+            return
         files = {name: each.path for name, each in self.drafter_set.measured.items()}
         for rule, temperature, name, counts in self.policies.take_counts():
             if name in files:

@@ -31,6 +31,7 @@ from localspec.bench.summary import accepted_lengths, summarise
 from localspec.bench.svg import ticks
 from localspec.errors import DrafterMismatchError, ExactnessError, InvalidValueError
 from localspec.llama.placement import ON_PROCESSOR
+from localspec.llama.rope import RopeScaling
 from localspec.loading.config import RuntimeConfig
 from localspec.models import registry
 from localspec.stats import Seconds, Stats
@@ -187,6 +188,14 @@ def test_a_model_that_is_not_made_for_chats_gets_them_as_a_transcript() -> None:
     with Sweep(PYCODE.target, None, None, ["none"]).load(RUNTIME, tasks, 16) as sweep:
         prompt = sweep.plain.model.tokenize(str(tasks[4].prompt_for(sweep.plain)))
         assert tokenize_prompts(sweep.plain, tasks, 16)[4] == prompt
+
+
+def test_a_scaled_target_has_room_for_longer_prompts() -> None:
+    tasks = [Task("mine", 1, "x " * 3000)]
+    scaled = replace(RUNTIME, rope=RopeScaling("yarn", 4))
+    with Sweep(None, None, ["none"], (None,)).load(scaled, tasks, tokens=16) as sweep:
+        assert 3000 < sweep.plain.context <= 8192
+        assert len(tokenize_prompts(sweep.plain, tasks, 16)) == 1
 
 
 def test_a_prompt_must_leave_room_for_its_text() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.pycode import load
@@ -26,10 +27,12 @@ SWITCHED = TURNS + "{% if add_generation_prompt and thinking %}<think>{% endif %
 def tiny(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
     made: list[Engine] = []
 
-    def make(family: str = "llama", template: str = TURNS, context: int = 512) -> Engine:
+    def make(
+        family: str = "llama", template: str = TURNS, context: int = 512, **options: Any
+    ) -> Engine:
         file = tmp_path / f"{family}.gguf"
         path = write_tiny(file, family, template=template, context=context)
-        made.append(load(path, path, threads=1, context=context))
+        made.append(load(path, path, threads=1, context=context, **options))
         return made[-1]
 
     yield make
@@ -243,6 +246,22 @@ def test_what_cannot_go_on_is_refused(tiny: Callable[..., Engine]) -> None:
         with pytest.raises(InvalidValueError, match="no answer to continue"):
             session.continue_answer()
         assert not is_unfinished(None)
+
+
+def test_an_answer_is_refused_that_was_begun_with_other_rotations(
+    tiny: Callable[..., Engine],
+) -> None:
+    options = {"temperature": 0, "max_tokens": 40, "ignore_eos": True}
+    with Session(tiny("llama"), **options) as session:
+        turn = stopped_after(session.send("ab"), 3)
+        assert turn.template
+        kept = session.conversation
+    engine = tiny("llama", rope_scaling="yarn", rope_scale=4)
+    with (
+        Session(engine, conversation=kept, **options) as session,
+        pytest.raises(InvalidValueError, match=r"with other rotations \(RoPE\)"),
+    ):
+        session.continue_answer()
 
 
 def test_an_answer_is_refused_whose_thinking_budget_or_template_is_another(

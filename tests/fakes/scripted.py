@@ -24,6 +24,7 @@ from localspec.engine.prompt import Wording
 from localspec.engine.scheduler import Scheduler
 from localspec.generation_config import GenerationConfig
 from localspec.llama.rollback import Rollback
+from localspec.llama.rope import UNSCALED
 from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
 from localspec.models import registry
 from localspec.speculation.emission import Emission
@@ -202,6 +203,8 @@ class ScriptedTarget:
     def truncate(self, length: int) -> int:
         del self.cache[length:]
         return length
+
+    rope = UNSCALED
 
     @property
     def context(self) -> "ScriptedTarget":

@@ -29,6 +29,12 @@ YARNED: dict[str, Any] = {
     "rope__scaling__original_context_length": 32768,
 }
 
+LINEAR: dict[str, Any] = {
+    "context_length": 8192,
+    "rope__scaling__type": "linear",
+    "rope__scaling__factor": 4.0,
+}
+
 
 @pytest.mark.parametrize(
     ("rope", "own", "tokens"),
@@ -43,6 +49,15 @@ YARNED: dict[str, Any] = {
         (RopeScaling("none"), YARNED, 32768),
         (RopeScaling(scale=2), YARNED, 65536),
         (RopeScaling("linear"), YARNED, 131072),
+        # Without yarn it has no effect.
+        (RopeScaling(yarn_orig_ctx=512), {}, 32768),
+        (RopeScaling(scale=4, yarn_orig_ctx=512), {}, 131072),
+        # A scaled file that does not tell what its context is of.
+        (UNSCALED, LINEAR, 8192),
+        (RopeScaling(scale=4), LINEAR, 8192),
+        (RopeScaling("linear"), LINEAR, 8192),
+        (RopeScaling(scale=2), LINEAR, None),
+        (RopeScaling("yarn", 4, yarn_orig_ctx=2048), LINEAR, 8192),
         # The factor of long rope is in tensors, and its context is what the file says.
         (RopeScaling(scale=2), {"rope__scaling__original_context_length": 4096}, 65536),
         (RopeScaling(scale=1000), {"context_length": 2**30}, 2**31 - 1),
@@ -119,6 +134,14 @@ def test_a_drafter_of_the_family_is_scaled_alike(
 ) -> None:
     own = header(**{"context_length": 32768, "rope__freq_base": 1e6, **drafter})
     assert YARN.for_drafter(PLAIN, own, scale) == expected
+
+
+def test_a_named_scale_leaves_the_other_options_of_the_family() -> None:
+    all_named = RopeScaling("yarn", 8, freq_base=2e4, yarn_orig_ctx=1024)
+    own = RopeScaling("yarn", 4, freq_base=2e4, yarn_orig_ctx=1024)
+    assert all_named.for_drafter(PLAIN, PLAIN, 4) == own
+    # By the file's own method, as its target.
+    assert RopeScaling(scale=2).for_drafter(PLAIN, PLAIN, 4) == RopeScaling(scale=4)
 
 
 def test_a_drafter_of_a_target_whose_context_was_named() -> None:

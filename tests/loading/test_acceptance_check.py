@@ -64,6 +64,12 @@ def test_the_rate_is_measured_once(
     for _ in range(2):
         load(files["target"], draft=files["head"], **OPTIONS).close()
     assert len(measured) == 1 and measured[0] > acceptance_check.LEAST_RATE
+    # Under other rotations fewer drafts are right, which says nothing of the files.
+    for _ in range(2):
+        load(files["target"], draft=files["head"], rope_scale=8, **OPTIONS).close()
+    assert len(measured) == 2
+    rate = acceptance_check.remembered_rate(files["target"], files["head"])
+    assert rate == pytest.approx(measured.pop(0), abs=1e-3)
     for record in cache_folder("acceptance_checks").glob("*"):
         record.write_text('{"rate": "damaged"}')
     load(files["target"], draft=files["head"], **OPTIONS).close()

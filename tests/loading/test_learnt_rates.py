@@ -94,6 +94,15 @@ def test_texts_with_xtc_have_rates_of_their_own_which_are_not_kept(
     assert find(pair) == 1.0
 
 
+def test_nothing_is_kept_of_texts_with_other_rotations(pair: tuple[Path, Path]) -> None:
+    with load(*pair, threads=1, context=256, rope_scale=2) as engine:
+        engine.generate("def f", seed=1, temperature=0.8, max_tokens=1)
+        [candidate] = policy_of(engine).candidates
+        for _ in range(40):
+            candidate.learn([5], [6])
+    assert find(pair) is None
+
+
 shares = st.floats(0, 1).flatmap(
     lambda share: st.floats(0, 400).map(lambda tried: Tally(share * tried, tried))
 )
