@@ -407,9 +407,10 @@ def test_a_head_becomes_the_targets_own_also_when_the_training_was_stopped(tmp_p
     made = replace(request(target, options=KindOptions()), kind="medusa")
     done = OwnTraining(made, lambda _: None, lambda _: None, threading.Event()).run()
     assert done.finished and max(each[0] for each in done.history) > done.history[0][0]
-    assert own_drafters(target)[0].file == done.path
+    own = own_drafters(target)[0]
+    assert own.file == done.path and bool(own.objection) == (not done.pays)
     with localspec.load(target, **RUNTIME) as engine:
-        assert any(done.path.stem in name for name in engine.drafter_set.names)
+        assert any(done.path.stem in name for name in engine.drafter_set.names) == done.pays
     whole, cancel = done.path.read_bytes(), threading.Event()
 
     def stop(progress: Progress) -> None:
