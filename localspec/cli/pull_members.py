@@ -132,22 +132,23 @@ def remove_outdated(members: Sequence[Member]) -> Iterator[str]:
 
 
 def renamed(member: Member) -> str | None:
-    """Say how a repository is called on the Hub now; None where it is not renamed."""
+    """Say which names mean a repository from now on, or no longer; None where that is as before."""
     remote = member.remote
-    if remote is None or remote.new_name is None:
+    if remote is None:
         return None
-    old = remote.repository.id
-    return f"{old} is called {remote.new_name} on the Hub now; here it answers to both names"
+    name, new, other = remote.repository.id, remote.new_name, remote.other_name
+    if new:
+        return f"{name} is called {new} on the Hub now; here it answers to both names"
+    if other:
+        return (
+            f"{name} is another repository on the Hub now, and no longer {other}; here, too, each "
+            "name means its own from now on, and nothing was deleted"
+        )
+    return None
 
 
-def record_names(name: str, members: Sequence[Member]) -> None:
-    """Let names mean from now on what was fetched under them.
-
-    That is a name without a quantisation, and the new one of a repository that was renamed.
-    """
-    for remote in (member.remote for member in members):
-        if remote and remote.new_name:
-            store.record_alias(remote.new_name, remote.repository.id)
+def record_name(name: str, members: Sequence[Member]) -> None:
+    """Let a name without a quantisation mean from now on what was fetched under it."""
     wanted, model = _reference(name), members[0].remote
     if isinstance(wanted, Repository) and wanted.quant is None and model:
         store.record_choice(wanted.id, model.names.first)

@@ -11,7 +11,7 @@ from huggingface_hub.utils import build_hf_headers
 
 from localspec.errors import HubError
 from localspec.gguf.files import ModelFiles, choose_model
-from localspec.hub import store
+from localspec.hub import renames
 from localspec.hub.error_messages import (
     endpoint_name,
     explain,
@@ -59,7 +59,8 @@ class RemoteModel:
 
     repository: with the quantisation that was chosen. commit: the hash of main. names: the paths
     of its files in the repository; files: the same files, in the same order. hashes: of all files
-    of the repository. new_name: of a repository that was renamed since it got this one.
+    of the repository. new_name: of a repository that was renamed since it got this one. other_name:
+    of the repository that this name meant before, which is another one.
     """
 
     repository: Repository
@@ -68,6 +69,7 @@ class RemoteModel:
     files: tuple[RemoteFile, ...]
     hashes: frozenset[str]
     new_name: str | None = None
+    other_name: str | None = None
 
     @property
     def size(self) -> int:
@@ -80,13 +82,14 @@ class RemoteRepository:
     """A repository as the Hub lists it now.
 
     id: with the capitals that the Hub gives it. commit: the hash of main. siblings: files by path.
-    new_name: as in `RemoteModel`.
+    new_name, other_name: as in `RemoteModel`.
     """
 
     id: str
     commit: str
     siblings: Mapping[str, RepoSibling]
     new_name: str | None = None
+    other_name: str | None = None
 
     def model(self, quant: str | None) -> RemoteModel:
         """Return the model of a quantisation or a file, as `choose_model` does.
@@ -107,7 +110,8 @@ class RemoteRepository:
     def _described(self, chosen: Repository, names: ModelFiles) -> RemoteModel:
         files = tuple(_remote_file(self.siblings[path], self.id) for path in names.paths)
         hashes = frozenset(map(_hash, self.siblings.values()))
-        return RemoteModel(chosen, self.commit, names, files, hashes, self.new_name)
+        renamed = self.new_name, self.other_name
+        return RemoteModel(chosen, self.commit, names, files, hashes, *renamed)
 
 
 def look_up(wanted: Repository) -> RemoteModel:
@@ -131,10 +135,9 @@ def list_files(wanted: Repository) -> RemoteRepository:
         raise HubError(f"{endpoint_name()} does not answer as the Hub does; check HF_ENDPOINT")
     siblings = {sibling.rfilename: sibling for sibling in found.siblings or ()}
     # The Hub takes names in any case; under another name it answers for one that was renamed.
+    other_name = renames.record(wanted.id, found.id)
     if found.id.lower() == wanted.id.lower():
-        return RemoteRepository(found.id, found.sha or "", siblings)
-    if store.folder_of(found.id).is_dir() and not store.folder_of(wanted.id).is_dir():
-        store.record_alias(wanted.id, found.id)
+        return RemoteRepository(found.id, found.sha or "", siblings, other_name=other_name)
     return RemoteRepository(wanted.id, found.sha or "", siblings, found.id)
 
 
