@@ -132,19 +132,12 @@ def remove_outdated(members: Sequence[Member]) -> Iterator[str]:
 
 
 def renamed(member: Member) -> str | None:
-    """Say which names mean a repository from now on, or no longer; None where that is as before."""
+    """Say how a repository is called on the Hub now; None where it is not renamed."""
     remote = member.remote
-    if remote is None:
+    if remote is None or remote.new_name is None:
         return None
-    name, new, other = remote.repository.id, remote.new_name, remote.other_name
-    if new:
-        return f"{name} is called {new} on the Hub now; here it answers to both names"
-    if other:
-        return (
-            f"{name} is another repository on the Hub now, and no longer {other}; here, too, each "
-            "name means its own from now on, and nothing was deleted"
-        )
-    return None
+    old = remote.repository.id
+    return f"{old} is called {remote.new_name} on the Hub now; here it answers to both names"
 
 
 def record_name(name: str, members: Sequence[Member]) -> None:

@@ -59,8 +59,7 @@ class RemoteModel:
 
     repository: with the quantisation that was chosen. commit: the hash of main. names: the paths
     of its files in the repository; files: the same files, in the same order. hashes: of all files
-    of the repository. new_name: of a repository that was renamed since it got this one. other_name:
-    of the repository that this name meant before, which is another one.
+    of the repository. new_name: of a repository that was renamed since it got this one.
     """
 
     repository: Repository
@@ -69,7 +68,6 @@ class RemoteModel:
     files: tuple[RemoteFile, ...]
     hashes: frozenset[str]
     new_name: str | None = None
-    other_name: str | None = None
 
     @property
     def size(self) -> int:
@@ -82,14 +80,13 @@ class RemoteRepository:
     """A repository as the Hub lists it now.
 
     id: with the capitals that the Hub gives it. commit: the hash of main. siblings: files by path.
-    new_name, other_name: as in `RemoteModel`.
+    new_name: as in `RemoteModel`.
     """
 
     id: str
     commit: str
     siblings: Mapping[str, RepoSibling]
     new_name: str | None = None
-    other_name: str | None = None
 
     def model(self, quant: str | None) -> RemoteModel:
         """Return the model of a quantisation or a file, as `choose_model` does.
@@ -110,8 +107,7 @@ class RemoteRepository:
     def _described(self, chosen: Repository, names: ModelFiles) -> RemoteModel:
         files = tuple(_remote_file(self.siblings[path], self.id) for path in names.paths)
         hashes = frozenset(map(_hash, self.siblings.values()))
-        renamed = self.new_name, self.other_name
-        return RemoteModel(chosen, self.commit, names, files, hashes, *renamed)
+        return RemoteModel(chosen, self.commit, names, files, hashes, self.new_name)
 
 
 def look_up(wanted: Repository) -> RemoteModel:
@@ -135,9 +131,13 @@ def list_files(wanted: Repository) -> RemoteRepository:
         raise HubError(f"{endpoint_name()} does not answer as the Hub does; check HF_ENDPOINT")
     siblings = {sibling.rfilename: sibling for sibling in found.siblings or ()}
     # The Hub takes names in any case; under another name it answers for one that was renamed.
-    other_name = renames.record(wanted.id, found.id)
+    if other := renames.record(wanted.id, found.id):
+        report_progress(
+            f"{found.id} is another repository on the Hub now, and no longer {other}; here, too, "
+            "each name means its own from now on, and nothing was deleted"
+        )
     if found.id.lower() == wanted.id.lower():
-        return RemoteRepository(found.id, found.sha or "", siblings, other_name=other_name)
+        return RemoteRepository(found.id, found.sha or "", siblings)
     return RemoteRepository(wanted.id, found.sha or "", siblings, found.id)
 
 

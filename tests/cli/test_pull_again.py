@@ -142,6 +142,19 @@ def test_another_repository_does_not_come_into_the_folder_of_the_renamed_one(
     assert loaded(shell) == str(path) and pull(shell)[0] == path
 
 
+def test_what_another_repository_lacks_is_still_here_under_the_name_it_was_pulled_as(
+    shell: Shell, hub: Hub
+) -> None:
+    new = "zoo/python-GGUF"
+    rename(hub, SNAKE, new)
+    first, _ = pull(shell)
+    reuse(hub, SNAKE, Repo({"other-Q4_0.gguf": DRAFTER}))
+    found, said = pull(shell)
+    assert found == first and "has no Q8_0; it has Q4_0" in said
+    assert said.count(f"{SNAKE} is another repository on the Hub now, and no longer {new}") == 1
+    assert shell("show", new).code == 3 and loaded(shell) == str(first)
+
+
 def rename(hub: Hub, old: str, new: str) -> None:
     hub.repos[new] = hub.repos.pop(old)
     hub.renamed = {name: new if to == old else to for name, to in hub.renamed.items()}
