@@ -16,7 +16,7 @@ from localspec.cli.pull_members import (
     about,
     chosen_members,
     heads_note,
-    record_names,
+    record_name,
     remove_outdated,
     renamed,
 )
@@ -95,7 +95,7 @@ def _pull(output: Output, name: str, wanted: str, *, dry_run: bool, as_json: boo
         except KeyboardInterrupt:
             output.note("what was fetched is kept; run the same command again to continue")
             return INTERRUPTED
-        record_names(name, members)
+        record_name(name, members)
         if elsewhere := heads_note(members):
             output.note(elsewhere)
     if as_json:

@@ -140,14 +140,8 @@ def renamed(member: Member) -> str | None:
     return f"{old} is called {remote.new_name} on the Hub now; here it answers to both names"
 
 
-def record_names(name: str, members: Sequence[Member]) -> None:
-    """Let names mean from now on what was fetched under them.
-
-    That is a name without a quantisation, and the new one of a repository that was renamed.
-    """
-    for remote in (member.remote for member in members):
-        if remote and remote.new_name:
-            store.record_alias(remote.new_name, remote.repository.id)
+def record_name(name: str, members: Sequence[Member]) -> None:
+    """Let a name without a quantisation mean from now on what was fetched under it."""
     wanted, model = _reference(name), members[0].remote
     if isinstance(wanted, Repository) and wanted.quant is None and model:
         store.record_choice(wanted.id, model.names.first)

@@ -11,7 +11,7 @@ from huggingface_hub.utils import build_hf_headers
 
 from localspec.errors import HubError
 from localspec.gguf.files import ModelFiles, choose_model
-from localspec.hub import store
+from localspec.hub import renames
 from localspec.hub.error_messages import (
     endpoint_name,
     explain,
@@ -131,10 +131,13 @@ def list_files(wanted: Repository) -> RemoteRepository:
         raise HubError(f"{endpoint_name()} does not answer as the Hub does; check HF_ENDPOINT")
     siblings = {sibling.rfilename: sibling for sibling in found.siblings or ()}
     # The Hub takes names in any case; under another name it answers for one that was renamed.
+    if other := renames.record(wanted.id, found.id):
+        report_progress(
+            f"{found.id} is another repository on the Hub now, and no longer {other}; here, too, "
+            "each name means its own from now on, and nothing was deleted"
+        )
     if found.id.lower() == wanted.id.lower():
         return RemoteRepository(found.id, found.sha or "", siblings)
-    if store.folder_of(found.id).is_dir() and not store.folder_of(wanted.id).is_dir():
-        store.record_alias(wanted.id, found.id)
     return RemoteRepository(wanted.id, found.sha or "", siblings, found.id)
 
 

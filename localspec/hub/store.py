@@ -24,6 +24,7 @@ from localspec.gguf.files import (
     group_sidecars,
     preference,
 )
+from localspec.hub import renames
 from localspec.hub.reference import Repository
 from localspec.utils.paths import cache_file
 from localspec.utils.stored_json import stored, try_to_store
@@ -178,22 +179,12 @@ def spelled(repository: str) -> str:
 def _spellings(repository: str) -> list[str]:
     """Return the names in the cache that differ in capitals only, the given one first.
 
-    Then those of `record_alias`.
+    Then those that it had or got by a rename.
     """
-    alias = stored(_alias_file(repository), str)
-    known = [name for name in (repository.lower(), alias) if name]
+    known = renames.names_of(repository)
     found = [name for name in repositories() if name.lower() in known]
     order = {name: (known.index(name.lower()), name != repository) for name in found}
     return sorted(found, key=lambda name: order[name]) or [repository]
-
-
-def record_alias(name: str, here: str) -> None:
-    """Record that a name means the repository that is here as another one: the Hub renamed it."""
-    try_to_store(_alias_file(name), here.lower())
-
-
-def _alias_file(name: str) -> Path:
-    return cache_file("aliases", [name.lower()])
 
 
 def _folder_named(repository: str) -> Path:

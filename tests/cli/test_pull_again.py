@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes.command_line import Done
 from fakes.hub import Hub
 from fakes.hub_repo import Repo
 from fakes.pycode import PYCODE
@@ -74,7 +75,7 @@ def test_what_was_begun_and_is_replaced_is_deleted_and_said(
 def test_a_former_name_finds_what_came_under_the_new_one(shell: Shell, hub: Hub) -> None:
     path, _ = pull(shell)
     hub.renamed["zoo/adder-gguf"] = SNAKE
-    done = shell.pull("zoo/adder-GGUF:Q8_0", "--drafter", "none")
+    done = pull_as(shell, "zoo/adder-GGUF")
     assert f"zoo/adder-GGUF is called {SNAKE} on the Hub now" in done.err
     assert Path(done.out.strip()) == path and hub.sent == SIZE
     assert shell("show", "zoo/adder-GGUF").code == 0
@@ -86,16 +87,87 @@ def parts(shell: Shell) -> list[Path]:
 
 def test_a_renamed_repository_says_its_new_name_and_answers_to_both(shell: Shell, hub: Hub) -> None:
     new = "zoo/python-GGUF"
-    hub.repos[new] = hub.repos.pop(SNAKE)
-    hub.renamed[SNAKE.lower()] = new
+    rename(hub, SNAKE, new)
     path, said = pull(shell)
     assert path.read_bytes() == TARGET.read_bytes()
     line = f"{SNAKE} is called {new} on the Hub now; here it answers to both names"
     assert said.count(line) == 1
     assert shell("show", new).code == shell("show", SNAKE).code == 0
-    again = shell.pull(f"{new}:Q8_0", "--drafter", "none")
+    again = pull_as(shell, new)
     assert "is here already" in again.err and hub.sent == SIZE
     assert Path(again.out.strip()) == path
+
+
+def test_a_repository_renamed_twice_is_not_fetched_again(shell: Shell, hub: Hub) -> None:
+    second, third = "zoo/python-GGUF", "zoo/cobra-GGUF"
+    rename(hub, SNAKE, second)
+    path, _ = pull(shell)
+    rename(hub, second, third)
+    assert Path(pull_as(shell, second).out.strip()) == path
+    assert shell("show", third).code == 0
+    assert Path(pull_as(shell, third).out.strip()) == path and hub.sent == SIZE
+
+
+def test_a_former_name_that_another_repository_got_is_the_other_one(
+    shell: Shell, hub: Hub, mended: Path
+) -> None:
+    new = "zoo/python-GGUF"
+    rename(hub, SNAKE, new)
+    first, _ = pull(shell)
+    reuse(hub, SNAKE, Repo({"other-Q8_0.gguf": mended}))
+    other, said = pull(shell)
+    assert f"{SNAKE} is another repository on the Hub now, and no longer {new}" in said
+    assert first.read_bytes() == TARGET.read_bytes() and loaded(shell) == str(other)
+    for command in (["show"], ["generate", "a", "-m"], ["rm", "--yes"]):
+        done = shell(*command, f"{new}:Q8_0", HF_HUB_OFFLINE="1")
+        assert done.code == 3 and "is not on this machine" in done.err
+    done = pull_as(shell, new)
+    assert Path(done.out.strip()).read_bytes() == TARGET.read_bytes()
+    assert "is another repository" not in pull(shell)[1] + done.err
+    assert loaded(shell) == str(other)
+    assert shell("rm", "--yes", new).code == 0 and first.exists() and other.exists()
+
+
+def test_another_repository_does_not_come_into_the_folder_of_the_renamed_one(
+    shell: Shell, hub: Hub, mended: Path
+) -> None:
+    path, _ = pull(shell)
+    former = "zoo/adder-GGUF"
+    hub.renamed[former.lower()] = SNAKE
+    assert Path(pull_as(shell, former).out.strip()) == path
+    reuse(hub, former, Repo({FILE: mended}))
+    done = pull_as(shell, former)
+    assert f"{former} is another repository on the Hub now, and no longer {SNAKE}" in done.err
+    assert Path(done.out.strip()).read_bytes() == mended.read_bytes()
+    assert loaded(shell) == str(path) and pull(shell)[0] == path
+
+
+def test_what_another_repository_lacks_is_still_here_under_the_name_it_was_pulled_as(
+    shell: Shell, hub: Hub
+) -> None:
+    new = "zoo/python-GGUF"
+    rename(hub, SNAKE, new)
+    first, _ = pull(shell)
+    reuse(hub, SNAKE, Repo({"other-Q4_0.gguf": DRAFTER}))
+    found, said = pull(shell)
+    assert found == first and "has no Q8_0; it has Q4_0" in said
+    assert said.count(f"{SNAKE} is another repository on the Hub now, and no longer {new}") == 1
+    assert shell("show", new).code == 3 and loaded(shell) == str(first)
+
+
+def rename(hub: Hub, old: str, new: str) -> None:
+    hub.repos[new] = hub.repos.pop(old)
+    hub.renamed = {name: new if to == old else to for name, to in hub.renamed.items()}
+    hub.renamed[old.lower()] = new
+
+
+def reuse(hub: Hub, name: str, repository: Repo) -> None:
+    del hub.renamed[name.lower()]
+    hub.repos[name] = repository
+
+
+def pull_as(shell: Shell, name: str) -> Done:
+    return shell.pull(f"{name}:Q8_0", "--drafter", "none")
 
 
 def test_why_the_hub_is_asked_again_is_said(shell: Shell, hub: Hub) -> None:

@@ -8,7 +8,7 @@ import pytest
 from fakes.hub_disk import FIRST, SECOND, HubDisk, write_split
 
 from localspec.errors import ModelNotFoundError
-from localspec.hub import partial_files, store
+from localspec.hub import partial_files, renames, store
 from localspec.hub.reference import Repository
 from localspec.models.locate import locate
 
@@ -44,6 +44,31 @@ def test_every_model_is_found_by_its_name(disk: HubDisk, target_path: Path) -> N
         assert locate(stored.name) == stored.files[0]
 
 
+def test_a_repository_renamed_twice_is_found_by_every_name(disk: HubDisk) -> None:
+    eight = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
+    renames.record(REPO, "zoo/Small-GGUF")
+    renames.record("ZOO/small-GGUF", "zoo/Least-GGUF")
+    for id in ("zoo/least-gguf", "zoo/small-GGUF", REPO):
+        assert locate(id) == eight / "tiny-Q8_0.gguf" and store.spelled(id) == REPO
+
+
+def test_a_name_that_another_repository_got_means_the_renamed_one_no_longer(disk: HubDisk) -> None:
+    other = "zoo/other"
+    disk.add(other, {"other-Q8_0.gguf": b"other"})
+    for old, new in ((REPO, "zoo/Small-GGUF"), ("zoo/Small-GGUF", "zoo/Least-GGUF")):
+        renames.record(old, new)
+    renames.record("zoo/before", other)
+    # The newest name is its own: no name has become another's.
+    assert renames.record("zoo/least-gguf", "zoo/Least-GGUF") is None
+    assert renames.names_of(REPO) == [REPO.lower(), "zoo/small-gguf", "zoo/least-gguf"]
+    assert renames.record("ZOO/small-GGUF", "zoo/Small-GGUF") == "zoo/Least-GGUF"
+    for name in (REPO, "zoo/Small-GGUF", "zoo/Least-GGUF"):
+        assert renames.names_of(name) == [name.lower()]
+    assert store.spelled("zoo/before") == other
+    renames.record("zoo/before", "zoo/third")
+    assert store.spelled("zoo/before") == "zoo/before" and store.spelled(other) == other
+
+
 def test_a_name_in_other_capitals_is_the_same_repository(disk: HubDisk) -> None:
     disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
     asked = Repository("ZOO/Tiny-gguf")
@@ -71,7 +96,7 @@ def test_a_disk_that_ignores_capitals_says_how_a_repository_is_written_on_it(
 
 def test_a_renamed_repository_is_found_by_both_names(disk: HubDisk) -> None:
     eight = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
-    store.record_alias("zoo/Large-GGUF", REPO)
+    renames.record(REPO, "zoo/Large-GGUF")
     for id in ("zoo/Large-GGUF", "ZOO/large-gguf", REPO):
         assert locate(id) == eight / "tiny-Q8_0.gguf" and store.spelled(id) == REPO
     own = disk.add("zoo/Large-GGUF", {"large-Q4_0.gguf": b"four"})
