@@ -1,5 +1,6 @@
 """The prompt of a command: its argument, standard input, or both."""
 
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -73,7 +74,8 @@ def _accepted(engine: Engine, chats: Sequence[Chat]) -> Chat:
 
 
 def _piped(argument: str | None) -> bytes:
-    way_out = "; `< /dev/null` if nothing comes" if argument else ""
+    nothing = "NUL" if os.name == "nt" else "/dev/null"
+    way_out = f"; `< {nothing}` if nothing comes" if argument else ""
     wait = threading.Timer(_PATIENCE, write_note, [f"waiting for standard input to end{way_out}"])
     wait.daemon = True
     wait.start()
