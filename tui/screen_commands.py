@@ -12,9 +12,12 @@ from localspec_tui.session_settings import with_thinking
 from localspec_tui.slash_commands import (
     as_typed,
     drafters_of,
+    full_context_note,
     is_on,
     path_of,
+    question_of,
     run_command,
+    system_of,
     wants_thinking,
 )
 
@@ -62,10 +65,8 @@ class SlashCommands:
             self._screen.unsent.begin_edit(question, as_typed(question.content))
 
     def _last_question(self) -> Turn:
-        questions = [turn for turn in self._screen.conversation.turns if turn.role == "user"]
-        if not questions:
-            raise InvalidValueError("there is no message yet; send one first")
-        return questions[-1]
+        turns = self._screen.conversation.turns
+        return turns[question_of(turns)]
 
     def _copy(self) -> None:
         """Copy the last answer."""
@@ -80,7 +81,7 @@ class SlashCommands:
         if not text:
             self._screen.action_system()
             return
-        system = None if text in ('""', "''") else text
+        system = system_of(text)
         self._screen.chat.change_system(system)
         self._screen.view.note(f"system prompt from the next answer on: {system or 'none'}")
 
@@ -88,8 +89,7 @@ class SlashCommands:
         """Choose what happens where the context is full."""
         chat, drop = self._screen.chat, is_on("/drop-oldest", choice)
         chat.apply_settings(replace(chat.settings, drop_oldest=drop))
-        what = "drops the oldest messages" if drop else "ends the answer"
-        self._screen.view.note(f"a full context {what} from now on")
+        self._screen.view.note(full_context_note(drop=drop))
 
     def _model(self, name: str) -> None:
         """Switch to a model. name: empty opens the settings."""

@@ -2,8 +2,10 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from localspec.conversation.turns import Turn
+from localspec.conversation.window import last_question
 from localspec.drafters.spec import join_names
 from localspec.errors import InvalidValueError
 from localspec.utils.similar_names import did_you_mean
@@ -100,6 +102,24 @@ def is_on(command: str, choice: str) -> bool:
             f"{command} {choice}".rstrip() + f": say {command} on or {command} off"
         )
     return choice == "on"
+
+
+def question_of(turns: Sequence[Turn]) -> int:
+    """The number of the last message. Raises InvalidValueError if there is none."""
+    if not any(turn.role == "user" for turn in turns):
+        raise InvalidValueError("there is no message yet; send one first")
+    return last_question(turns)
+
+
+def system_of(text: str) -> str | None:
+    """The system prompt that `/system` names; None for none, as a pair of quotes."""
+    return None if text in ('""', "''") else text
+
+
+def full_context_note(*, drop: bool) -> str:
+    """What happens from now on where the context is full."""
+    what = "drops the oldest messages" if drop else "ends the answer"
+    return f"a full context {what} from now on"
 
 
 def wants_thinking(choice: str, ready: ModelReady | None) -> bool:

@@ -48,13 +48,13 @@ def acceptance_rate(target: KVSequence, member: SequenceDrafter) -> float | None
     files = [target.model.path, *([member.measured.path] if member.measured else [])]
     contexts = [target.context, *([member.sequence.context] if member.sequence else [])]
     # Under other rotations than those of the files, fewer drafts are right.
-    ropes = [each.rope.options for each in contexts] if any(c.rope for c in contexts) else []
+    ropes = [each.rope.options for each in contexts]
     try:
         found = remembered_verdict(
             *(_FOLDER, _KEY, files),
             lambda: f"{_measured(target, member):.3f}",
             _is_rate,
-            options=ropes,
+            options=ropes if any(ropes) else (),
         )
     except _NothingDraftedError:
         return None

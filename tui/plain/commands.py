@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.conversation.window import last_question
 from localspec.errors import InvalidValueError
 from localspec.utils.format import ago
 from localspec_tui.attachments import attach_files
@@ -19,8 +18,12 @@ from localspec_tui.slash_commands import (
     COMMANDS,
     as_message,
     drafters_of,
+    full_context_note,
+    is_on,
     path_of,
+    question_of,
     run_command,
+    system_of,
     wants_thinking,
 )
 
@@ -105,18 +108,17 @@ class PlainCommands:
     def _edit(self, text: str) -> None:
         """Answer another text in place of the last question."""
         session = self._chat.engine_thread.session
-        turns = session.turns if session else []
-        if not any(turn.role == "user" for turn in turns):
-            raise InvalidValueError("there is no message yet; send one first")
+        question = question_of(session.turns if session else [])
         if not text:
             raise InvalidValueError("/edit: say the new text of your last message behind it")
-        self._chat.engine_thread.edit(last_question(turns), message_of(text))
+        self._chat.engine_thread.edit(question, message_of(text))
         self._chat.work()
 
     def _system(self, text: str) -> None:
         """Set the system prompt. text: empty shows it."""
         if text:
-            self._chat.system = None if text in ('""', "''") else as_message(text)
+            system = system_of(text)
+            self._chat.system = system and as_message(system)
             self._chat.engine_thread.set_system(self._chat.system)
             self._chat.work()
         self._chat.printer.note(f"system prompt: {self._chat.system or 'none'}")
@@ -145,13 +147,11 @@ class PlainCommands:
 
     def _drop_oldest(self, choice: str) -> None:
         """Choose what happens where the context is full."""
-        if choice not in ("on", "off"):
-            raise InvalidValueError("/drop-oldest: say /drop-oldest on or /drop-oldest off")
-        self._chat.settings = replace(self._chat.settings, drop_oldest=choice == "on")
+        drop = is_on("/drop-oldest", choice)
+        self._chat.settings = replace(self._chat.settings, drop_oldest=drop)
         self._chat.engine_thread.switch(when_full=self._chat.settings.when_full)
         self._chat.work()
-        what = "drops the oldest messages" if choice == "on" else "ends the answer"
-        self._chat.printer.note(f"a full context {what} from now on")
+        self._chat.printer.note(full_context_note(drop=drop))
 
     def _sessions(self) -> None:
         found = self._chat.archive.list(_MOST_SESSIONS)
