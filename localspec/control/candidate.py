@@ -145,7 +145,7 @@ class Candidate:
         """The probabilities that the first 1, 2, ... tokens of a draft now are all accepted."""
         depth = self.depth(limit)
         if self._chances:
-            chances = self._chances(depth)
+            chances = self._chances(limit.to(depth))
         elif self.cheap:
             # Cheap drafters run no model.
             self._shadow = cast(ComputedDrafter, self.drafter).propose(limit)

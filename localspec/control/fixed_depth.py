@@ -56,7 +56,7 @@ class FixedDepth:
             return PLAIN_STEP
         for drafter in drafters[:-1]:
             chances = drafter.traits.chances
-            if chances and list(chances(1)) < [_SURE_ENOUGH]:
+            if chances and list(chances(limit.to(1))) < [_SURE_ENOUGH]:
                 continue
             if runs_model(drafter):
                 return Decision(drafter, depth)

@@ -1,16 +1,20 @@
 """Suffix drafter: copy the tokens after an earlier occurrence of the text's longest suffix.
 
 Behind a difference from what it copied, it goes on with the same passage (see `passage`) where that
-was right more often.
+was right more often. Where it copies what the target wrote, it draws the tokens anew (see
+`drawn_copy`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, cast
 
 from localspec.drafters.copy_rates import CopyRates, MatchTable
+from localspec.drafters.drawn_copy import DrawnCopy, DrawnFrom
 from localspec.drafters.passage import Passage
 from localspec.drafters.suffix_automaton import NOWHERE, Match, SuffixAutomaton
 from localspec.errors import InvalidValueError
+from localspec.sampling.noise import Noise
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.utils.tokens import common_prefix
@@ -25,16 +29,17 @@ PASSAGE = 24
 class _Copy(NamedTuple):
     """A copy that may come next.
 
-    take: returns up to so many of its tokens, and the places in them of replaced ones. token: the
-    first token. length: of the match, or since the last difference. tables: the chances by length
-    that this token belongs to, first the most special ones. later: of the tokens after it.
+    take: returns up to so many of its tokens, and the chance of each, given that those before it
+    are right; that of the first is `chance`. token: the first token. length: of the match, or since
+    the last difference. tables: the chances by length that this token belongs to, first the most
+    special ones. after_match: whether it is of the current text, after the longest match.
     """
 
-    take: Callable[[int], tuple[list[int], Sequence[int]]]
+    take: Callable[[int], tuple[list[int], list[float]]]
     token: int
     length: int
     tables: Sequence[MatchTable]
-    later: MatchTable
+    after_match: bool = False
 
     @property
     def chance(self) -> float:
@@ -100,11 +105,17 @@ class Suffix:
         self._passage: Passage | None = None
         # The texts that the passage is in.
         self._followed = self._automaton
+        self._drawn_from = DrawnFrom()
+        # The noise of the text, once it is known and tokens are drawn with it; and the copy after
+        # the match that is drawn with it.
+        self._noise: Noise | None = None
+        self._drawn_copy: DrawnCopy | None = None
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Change to this text; keep the text that it replaces, up to `max_replaced` tokens."""
         shared = common_prefix(self._text, tokens)
         consistent, self._consistent = self._consistent, False
+        self._noise = self._drawn_copy = None
         grows = consistent and shared == len(self._text)
         if grows:
             start = known = shared
@@ -125,47 +136,76 @@ class Suffix:
         self._text = []
         self._in_past = NOWHERE
         self._match = self._past_match = self._passage = None
+        self._noise = self._drawn_copy = None
         self._consistent = True
 
     def propose(self, limit: Limit) -> Draft:
         """Copy up to `limit.depth` tokens."""
-        best = self._best()
+        best = self._best(limit)
         return Draft(best.take(limit.depth)[0]) if best else NOTHING
 
-    def chances(self, depth: int) -> Sequence[float]:
+    def chances(self, limit: Limit) -> Sequence[float]:
         """The chance that each token of a proposal is right, given that those before it are.
 
-        There are as many as `propose` would propose with this depth. The product of the first n is
-        the chance that n tokens are accepted.
+        There are as many as `propose` would propose. The product of the first n is the chance that
+        n tokens are accepted.
         """
-        best = self._best()
-        if best is None or depth < 1:
+        best = self._best(limit)
+        if best is None or limit.depth < 1:
             return []
-        tokens, replaced = best.take(depth)
-        chances = best.later.chances(best.length, len(tokens))
+        chances = best.take(limit.depth)[1]
         chances[0] = best.chance
-        for place in replaced:
-            chances[place] = self.rates.replaced.chance(best.length + place)
         return chances
 
     def observe(self, outcome: Outcome) -> None:
         """Append the committed tokens, and learn whether it would have copied each of them."""
         self._consistent = False
-        for token in outcome.tokens:
-            for copy in self._copies():
-                for table in copy.tables:
-                    table.learn(copy.length, copy.token == token)
+        for number, token in enumerate(outcome.tokens):
+            self._learn(token)
+            self._drawn_copy = None
+            if outcome.drawn_from:
+                self._drawn_from.add(len(self._automaton.tokens), outcome.drawn_from[number])
             if self._passage and not self._passage.observe(token):
                 self._passage = None
             self._automaton.push(token)
+            self._text.append(token)
             self._find_matches([token])
             self._follow()
-        self._text.extend(outcome.tokens)
         self._consistent = True
 
-    def _best(self) -> _Copy | None:
+    def _learn(self, token: int) -> None:
+        """Learn whether each copy that may come next was right."""
+        for copy in self._copies():
+            for table in copy.tables:
+                table.learn(copy.length, copy.token == token)
+        if drawn := self._draws():
+            drawn.learn(token)
+
+    def _best(self, limit: Limit) -> _Copy | None:
         """The copy whose first token is most likely."""
-        return _likeliest([each for each in self._copies() if each.length >= self._shortest])
+        randomness = limit.sampler.randomness
+        # A rejection rule has other randomness, and copies count as certain there.
+        draws = not limit.needs_probs and isinstance(randomness, Noise)
+        noise = cast(Noise, randomness) if draws else None
+        if noise is not self._noise:
+            self._noise, self._drawn_copy = noise, None
+        copies = self._copies()
+        if drawn := self._draws():
+            copies = [_drawn(each, drawn) if each.after_match else each for each in copies]
+        return _likeliest([each for each in copies if each.length >= self._shortest])
+
+    def _draws(self) -> DrawnCopy | None:
+        """The copy after the match with tokens drawn anew; None where there is nothing to draw."""
+        if self._drawn_copy is None and self._match and self._noise and self._drawn_from:
+            self._drawn_copy = DrawnCopy(
+                self._automaton,
+                self._match,
+                position=len(self._text),
+                drawn_from=self._drawn_from,
+                noise=self._noise,
+                rates=self.rates,
+            )
+        return self._drawn_copy
 
     def _copies(self) -> list[_Copy]:
         """All copies that may come next; of equally likely ones the first is better."""
@@ -173,10 +213,12 @@ class Suffix:
         copies = [passage] if (passage := self._passage_copy()) else []
         if match and passage:
             tables = rates.match, rates.match_disputed
-            copies.append(_match_copy(self._automaton, match, tables, passage.token))
+            copy = _match_copy(self._automaton, match, tables, passage.token)
+            copies.append(copy._replace(after_match=True))
         elif match:
             tables = rates.after(match.agreed), rates.match
-            copies.append(_copy(self._automaton, match, tables, rates.match))
+            copy = _copy(self._automaton, match, tables, rates.match)
+            copies.append(copy._replace(after_match=True))
         if past:
             best = _likeliest(copies)
             token = best.token if best else None
@@ -196,7 +238,14 @@ class Suffix:
             match = self._past_match if texts is self._past else self._match
             agree = match is not None and texts.tokens[match.end + 1] == tokens[0]
             tables = (rates.agreed if agree else rates.disputed, rates.passage)
-        return _Copy(passage.copy, tokens[0], passage.length, tables, rates.passage)
+        return _Copy(partial(self._take_passage, passage), tokens[0], passage.length, tables)
+
+    def _take_passage(self, passage: Passage, count: int) -> tuple[list[int], list[float]]:
+        tokens, replaced = passage.copy(count)
+        chances = self.rates.passage.chances(passage.length, len(tokens))
+        for place in replaced:
+            chances[place] = self.rates.replaced.chance(passage.length + place)
+        return tokens, chances
 
     def _find_matches(self, tokens: Iterable[int]) -> None:
         """Look up the matches at the end of the text. tokens: those not looked for yet."""
@@ -234,7 +283,7 @@ class Suffix:
 
     def _rebuild(self) -> int:
         """Forget the texts; return from where on to push the text: 0."""
-        self._automaton = SuffixAutomaton()
+        self._automaton, self._drawn_from = SuffixAutomaton(), DrawnFrom()
         return 0
 
 
@@ -256,8 +305,18 @@ def _match_copy(
 def _copy(
     texts: SuffixAutomaton, match: Match, tables: Sequence[MatchTable], later: MatchTable
 ) -> _Copy:
-    token = texts.tokens[match.end + 1]
-    return _Copy(lambda count: (texts.copy(match, count), ()), token, match.length, tables, later)
+    def take(count: int) -> tuple[list[int], list[float]]:
+        tokens = texts.copy(match, count)
+        return tokens, later.chances(match.length, len(tokens))
+
+    return _Copy(take, texts.tokens[match.end + 1], match.length, tables)
+
+
+def _drawn(copy: _Copy, drawn: DrawnCopy) -> _Copy:
+    """The copy after a match, with tokens drawn anew."""
+    if drawn.table:
+        copy = copy._replace(token=drawn.token, tables=(drawn.table,))
+    return copy._replace(take=drawn.take)
 
 
 def _likeliest(copies: Sequence[_Copy]) -> _Copy | None:

@@ -109,6 +109,12 @@ class SuffixAutomaton:
             state = self._link[state]
         return None
 
+    @property
+    def repeat(self) -> Position:
+        """Where the longest suffix of the text that occurred before is in the index."""
+        state = self._link[self._last]
+        return Position(state, self._length[state]) if state > _ROOT else NOWHERE
+
     def advance(self, position: Position, token: int) -> Position:
         """The position of another text after one more token; `NOWHERE` is that of an empty one."""
         state, length = position

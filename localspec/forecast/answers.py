@@ -1,5 +1,6 @@
 """Answers: texts that the target generates plainly, for drafters to be tried on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Unpack
 
@@ -14,6 +15,7 @@ from localspec.sampling.noise import RandomSource
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import ROOT, Draft
+from localspec.speculation.drafter import Outcome
 from localspec.speculation.rules import RULES, Rows, Verdict, coupled
 from localspec.stats import Stats
 
@@ -23,7 +25,8 @@ class Answer:
     """One text, generated without a drafter.
 
     prompt, tokens: ids. limit: the most tokens it could have had. sampler: with which they were
-    chosen. stats: of generating it.
+    chosen. stats: of generating it. drawn_from: shortlists of what each token was drawn from; empty
+    where they are not known.
     """
 
     prompt: list[int]
@@ -31,6 +34,12 @@ class Answer:
     limit: int
     sampler: Sampler
     stats: Stats
+    drawn_from: Sequence[Distribution] = ()
+
+    def outcome(self, place: int, tokens: int = 1, accepted: int = 0) -> Outcome:
+        """What a drafter observes of these tokens of the answer."""
+        end = place + tokens
+        return Outcome(self.tokens[place:end], accepted, self.drawn_from[place:end])
 
     @property
     def text(self) -> list[int]:
@@ -59,4 +68,6 @@ def write_answer(
     decoder = Decoder(context, FixedDepth((), 0), rule, sampler, list(ids), Stats())
     written = Generation(decoder, engine.model, settings, context=engine.context).result()
     limit = min(settings.max_tokens, engine.context - len(ids))
-    return Answer(ids, written.token_ids, limit, sampler, written.stats), distributions
+    drawn_from = [each.shortlist() for each in distributions]
+    answer = Answer(ids, written.token_ids, limit, sampler, written.stats, drawn_from)
+    return answer, distributions

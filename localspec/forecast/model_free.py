@@ -10,7 +10,7 @@ from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.suffix import Suffix
 from localspec.forecast.answers import Answer
 from localspec.forecast.replay import StepCounts
-from localspec.speculation.drafter import Drafter, Limit, Outcome, proposal
+from localspec.speculation.drafter import Drafter, Limit, proposal
 from localspec.speculation.passes import run
 from localspec.utils.tokens import common_prefix
 
@@ -39,11 +39,11 @@ def replay_drafts(drafter: Drafter, answer: Answer, depth: int) -> ReplayedDraft
     drafter.begin(answer.prompt)
     drafted, correct = [], []
     limit = Limit(depth, answer.sampler.prefix(answer.prompt), answer.sampler)
-    for place, token in enumerate(answer.tokens):
+    for place in range(len(answer.tokens)):
         tokens = run(proposal(drafter, limit)).tokens
         drafted.append(len(tokens))
         correct.append(common_prefix(tokens, answer.tokens[place:]))
-        drafter.observe(Outcome([token], 0))
+        drafter.observe(answer.outcome(place))
     return ReplayedDrafts(np.array(drafted), np.array(correct), answer.limit)
 
 

@@ -53,6 +53,10 @@ class Writer(ABC):
         """Seconds outside the models in a step with so many tokens."""
         return 0.0
 
+    def outcome(self, step: Step, accepted: int) -> Outcome:
+        """What a drafter observes of a step, of which it drafted so many accepted tokens."""
+        return Outcome(step.tokens, accepted)
+
     @property
     def rows(self) -> int:
         """The rows of its pass."""
@@ -105,7 +109,7 @@ class Writer(ABC):
         """Go on behind a step. accepted: how many tokens of its draft stand."""
         for drafter in self.policy.drafters:
             own = drafter is self.decision.drafter
-            drafter.observe(Outcome(step.tokens, accepted if own else 0))
+            drafter.observe(self.outcome(step, accepted if own else 0))
 
 
 class Rounds:

@@ -20,7 +20,7 @@ from localspec.forecast.rounds import Rounds, Writer
 from localspec.forecast.simulated_run import SimulatedStep
 from localspec.forecast.timing import StepCosts
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit, backlog
+from localspec.speculation.drafter import Drafter, Limit, Outcome, backlog
 from localspec.speculation.policy import Policy, Step
 
 
@@ -122,6 +122,11 @@ class AnswerWriter(Writer):
         """The next tokens of the answer."""
         assert self._answer
         return self._answer.tokens[self._done : self._done + count]
+
+    def outcome(self, step: Step, accepted: int) -> Outcome:
+        """With what the tokens were drawn from, if the answer tells."""
+        assert self._answer
+        return self._answer.outcome(self._done, len(step.tokens), accepted)
 
     def host_seconds(self, tokens: int) -> float:
         """As measured."""

@@ -11,7 +11,7 @@ from localspec.control.width_changes import UNSETTLED
 from localspec.forecast.answers import Answer
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit, Outcome, proposal
+from localspec.speculation.drafter import Drafter, Limit, proposal
 from localspec.speculation.passes import run
 
 # The deepest draft that is forecast.
@@ -221,6 +221,6 @@ class _Measurement:
                 drafter.begin(answer.prompt)
             began = perf_counter()
             run(proposal(drafter, limit))
-            drafter.observe(Outcome([answer.tokens[place]], 0))
+            drafter.observe(answer.outcome(place))
             seconds[drafter.name] = perf_counter() - began
         return seconds

@@ -114,6 +114,10 @@ class Truncated(Distribution):
         """One that stays valid after the next decode."""
         return Distribution(self.logits, self.ids, self.temperature)
 
+    def shortlist(self) -> Distribution:
+        """See Distribution. The filters are not computed for it."""
+        return self._shortlist_of(self.candidates.logits, self.candidates.ids)
+
 
 def distribution(
     logits: Row,

@@ -8,7 +8,7 @@ from time import perf_counter
 from localspec.errors import LOST, DrafterMismatchError, WorkerError
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
-from localspec.speculation.draft import NOTHING, ROOT, Draft, require_known, require_tree
+from localspec.speculation.draft import NOTHING, Draft, require_known, require_tree
 from localspec.speculation.drafter import (
     Drafter,
     Evaluated,
@@ -22,8 +22,9 @@ from localspec.speculation.drawing_ahead import DrawingAhead
 from localspec.speculation.emission import Emission, until_end
 from localspec.speculation.passes import Compute, Pass, Passes, Scores, direct, draft_pass
 from localspec.speculation.policy import PLAIN_STEP, Decision, Policy, Step
-from localspec.speculation.rules import Rows, Rule, Verdict
+from localspec.speculation.rules import Rule, Verdict
 from localspec.speculation.target import Target
+from localspec.speculation.target_rows import TargetRows
 from localspec.stats import Phase, Stats, Timing
 
 
@@ -199,22 +200,22 @@ class Decoder:
             drawing = self._drawing_ahead(decision, draft, remaining - len(draft) - 1)
             scores = yield draft_pass(self.target, pending, draft, self._layers, drawing.passes)
             ahead = drawing.end()
-        verdict = self.rule.verify(
-            draft, self._rows(draft, scores), len(self.text), self.sampler.randomness
-        )
+        only_sampled = self.rule.same_text
+        rows = TargetRows(draft, scores, self.sampler, self.prefix, only_sampled=only_sampled)
+        verdict = self.rule.verify(draft, rows, len(self.text), self.sampler.randomness)
         emissions = until_end(self._emitted(decision, draft, scores, verdict), self.ends)
         tokens = tuple(emission.id for emission in emissions)
         path = verdict.path[: len(tokens) - 1]
         accepted = min(len(verdict.path), len(tokens))
-        self._commit(decision, path, accepted, tokens)
+        self._commit(decision, path, accepted, tokens, rows)
         draft_seconds = self.stats.seconds.draft - draft_seconds
         reading: dict[str, float] = {}
         if self._reading:
             evaluated = (pending, *(draft.tokens[node] for node in path))
-            rows = (0, *(node + 1 for node in path))
+            kept = (0, *(node + 1 for node in path))
             start = len(self.text) - len(tokens) - 1
             with self._timing("draft"):
-                reading = yield from self._show_hidden(start, evaluated, scores, rows)
+                reading = yield from self._show_hidden(start, evaluated, scores, kept)
         self.stats.count_step(len(draft), scores.width, scores.others)
         self.stats.drafted_ahead += ahead
         step = Step(
@@ -295,17 +296,6 @@ class Decoder:
             return proposed
         return proposed.first(self.policy.keep(proposed))
 
-    def _rows(self, draft: Draft, scores: Scores) -> Rows:
-        prefixes = {ROOT: self.prefix}
-
-        def prefix_at(node: int) -> Prefix:
-            if node not in prefixes:
-                prefixes[node] = prefix_at(draft.parent(node)).then(draft.tokens[node])
-            return prefixes[node]
-
-        law = self.sampler.sampled_once if self.rule.same_text else self.sampler.distribution
-        return lambda node: law(scores.logits[node + 1], prefix_at(node))
-
     def _timing(self, phase: Phase) -> Timing:
         return self.stats.timing(phase, self.clock)
 
@@ -324,18 +314,24 @@ class Decoder:
         ]
 
     def _commit(
-        self, decision: Decision, path: Sequence[int], accepted: int, tokens: Sequence[int]
+        self,
+        decision: Decision,
+        path: Sequence[int],
+        accepted: int,
+        tokens: Sequence[int],
+        rows: TargetRows,
     ) -> None:
         with self._timing("verify"):
             self.target.commit(path)
         self.text += tokens
         for token in tokens:
             self.prefix = self.prefix.then(token)
+        drawn_from = rows.drawn_from(path)
         with self._timing("draft"):
             for drafter in self.policy.drafters:
                 own = accepted if drafter is decision.drafter else 0
                 with self._unless_lost(drafter):
-                    drafter.observe(Outcome(tokens, own))
+                    drafter.observe(Outcome(tokens, own, drawn_from))
 
     # Drafters that read hidden rows of the target.
 

@@ -11,6 +11,7 @@ from typing import Protocol, TypeGuard, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.sampling.distribution import Distribution
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import Draft
@@ -67,10 +68,13 @@ class Outcome:
 
     tokens: the committed tokens, in order. accepted: how many of these tokens, counted from the
     first, this drafter proposed in this step; 0 for a drafter that did not draft.
+    drawn_from: the target's distribution of each token, where the noise of the sampler drew it;
+    empty where that is not known. They are valid until the next decode (`Distribution.shortlist`).
     """
 
     tokens: Sequence[int]
     accepted: int
+    drawn_from: Sequence[Distribution] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,8 @@ class Traits:
     gives_probs: its drafts carry `Draft.probs` if `Limit.needs_probs` is set.
     backlog: returns the number of text tokens that the drafter must evaluate before its next
         proposal; None for a drafter that never has to.
-    chances: takes a depth and returns, for each token that the drafter would propose now, the
-        probability that the token is accepted, given that the tokens before it are; None for a
+    chances: takes a limit and returns, for each token that the drafter would propose within it,
+        the probability that the token is accepted, given that the tokens before it are; None for a
         drafter that cannot estimate this before it proposes.
     branches: the most branches of its drafts; 1: it proposes chains.
     reads_hidden: the layers of the target whose input rows it reads (see HiddenReader).
@@ -100,7 +104,7 @@ class Traits:
     cheap: bool = False
     gives_probs: bool = False
     backlog: Callable[[], int] | None = None
-    chances: Callable[[int], Sequence[float]] | None = None
+    chances: Callable[["Limit"], Sequence[float]] | None = None
     branches: int = 1
     reads_hidden: tuple[int, ...] = ()
     deepest: int | None = None

@@ -36,8 +36,12 @@ def edited(source: list[int], steps: list[tuple[int, int, list[int]]]) -> list[i
     return text
 
 
+def to(depth: int) -> Limit:
+    return Limit(depth, SAMPLER.prefix([]), SAMPLER)
+
+
 def proposed(drafter: Suffix, depth: int = 6) -> list[int]:
-    return list(drafter.propose(Limit(depth, SAMPLER.prefix([]), SAMPLER)).tokens)
+    return list(drafter.propose(to(depth)).tokens)
 
 
 @given(SOURCES, STEPS, st.sampled_from([2, 16]), st.sampled_from([3, 48]), st.integers(1, 9))
@@ -86,7 +90,7 @@ def test_proposals_and_their_chances_against_a_search(
             slow.observe(token)
             tokens, chances = slow.proposal(depth)
             assert proposed(fast, depth) == tokens
-            assert list(fast.chances(depth)) == chances
+            assert list(fast.chances(to(depth))) == chances
 
 
 def mixed(count: int) -> list[int]:
@@ -199,7 +203,7 @@ def test_it_ends_with_its_text() -> None:
     drafter.begin([5])
     drafter.observe(Outcome([*SOURCE[:-3], 6], 0))
     assert proposed(drafter) == SOURCE[-2:]
-    assert len(drafter.chances(9)) == 2
+    assert len(drafter.chances(to(9))) == 2
     drafter.observe(Outcome([*SOURCE[-2:], 9], 0))
     assert proposed(drafter) == []
 
@@ -242,7 +246,7 @@ def test_chances_are_those_of_what_is_proposed(edit: Callable[..., list[int]]) -
         drafter.begin(source)
         text = edit(source, random)
         for place, token in enumerate(text[:-8]):
-            tokens, chances = proposed(drafter, 8), drafter.chances(8)
+            tokens, chances = proposed(drafter, 8), drafter.chances(to(8))
             product = 1.0
             for at, chance in enumerate(chances):
                 product *= chance

@@ -24,8 +24,12 @@ TEXTS = st.lists(st.integers(0, 2), max_size=30)
 STATE = tuple[tuple[float, float], ...]
 
 
+def to(depth: int) -> Limit:
+    return Limit(depth, SAMPLER.prefix([]), SAMPLER)
+
+
 def proposed(drafter: Suffix, depth: int = 6) -> list[int]:
-    return list(drafter.propose(Limit(depth, SAMPLER.prefix([]), SAMPLER)).tokens)
+    return list(drafter.propose(to(depth)).tokens)
 
 
 def begun(text: list[int], **options: object) -> Suffix:
@@ -87,7 +91,7 @@ def test_any_change_of_text_leaves_it_at_the_end_of_the_new_one(
         current = fed[own + 1 :]
         assert current == whole[len(whole) - len(current) :]
         assert min(proposed(drafter, 9), default=0) >= 0
-        assert len(drafter.chances(9)) == len(proposed(drafter, 9))
+        assert len(drafter.chances(to(9))) == len(proposed(drafter, 9))
 
 
 @given(TEXTS, TEXTS, TEXTS)
@@ -194,7 +198,7 @@ def test_the_past_is_looked_up_once_per_token(monkeypatch: pytest.MonkeyPatch) -
     )
     for token in (3, 4, 5):
         assert proposed(drafter, 1) == [token]
-        assert len(drafter.chances(1)) == 1
+        assert len(drafter.chances(to(1))) == 1
         drafter.observe(Outcome([token], 0))
     assert len(asked) == 3
 
@@ -269,9 +273,9 @@ def test_a_table_is_kept_for_another_text_and_another_drafter() -> None:
     drafter.begin([4, 5])
     assert drafter.rates.match.state == state
     text = [1, 2, 3] * 5
-    again = begun(text, rates=CopyRates(MatchTable(state))).chances(4)
-    assert list(again)[1:] == list(begun(text, rates=drafter.rates).chances(4))[1:]
-    assert list(again)[1:] != list(begun(text).chances(4))[1:]
+    again = begun(text, rates=CopyRates(MatchTable(state))).chances(to(4))
+    assert list(again)[1:] == list(begun(text, rates=drafter.rates).chances(to(4)))[1:]
+    assert list(again)[1:] != list(begun(text).chances(to(4)))[1:]
 
 
 def test_chances_rise_with_the_match_where_longer_matches_are_right_more_often() -> None:
@@ -295,17 +299,17 @@ def test_the_chance_of_each_copied_token_by_the_match_before_it() -> None:
     text = mixed(40)
     drafter = begun([*text, *text[:5]], rates=CopyRates(table, once=table))
     expected = [table.chances(length, 1)[0] for length in range(5, 11)]
-    assert list(drafter.chances(6)) == expected
+    assert list(drafter.chances(to(6))) == expected
     assert expected[0] > expected[1] == expected[3] > expected[4]
-    assert drafter.chances(0) == []
+    assert drafter.chances(to(0)) == []
     drafter.observe(Outcome([5000], 0))
-    assert len(drafter.chances(6)) == 0
+    assert len(drafter.chances(to(6))) == 0
     # A copy stops at the end of an ended text; after the last bin the chance stays the same.
     drafter.begin([1, *text[30:38]])
-    assert len(drafter.chances(20)) == len([*text[38:], *text[:5], 5000])
+    assert len(drafter.chances(to(20))) == len([*text[38:], *text[:5], 5000])
     long = table.chances(BINS[-1] + 5, 100)
     assert long == [table.chances(BINS[-1], 1)[0]] * 100
-    assert len(begun([3, 38], past=[[38, 39]], rates=CopyRates(table)).chances(6)) == 1
+    assert len(begun([3, 38], past=[[38, 39]], rates=CopyRates(table)).chances(to(6))) == 1
 
 
 def test_the_chance_of_the_first_token_by_whether_the_occurrences_agreed() -> None:
@@ -317,7 +321,7 @@ def test_the_chance_of_the_first_token_by_whether_the_occurrences_agreed() -> No
         for place in range(60):
             drafter.observe(Outcome([1, 2, 3, ends[place % 2], random.randrange(10, 999)], 0))
         drafter.observe(Outcome([1, 2, 3], 0))
-        [first, *later] = drafter.chances(4)
+        [first, *later] = drafter.chances(to(4))
         assert first == rates.after(ends[0] == ends[1]).chance(3)
         assert later == rates.match.chances(3, 4)[1:]
     assert alike.agreed_before.chance(3) > 0.9 and in_turns.differed_before.chance(3) < 0.1

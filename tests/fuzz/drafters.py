@@ -46,8 +46,8 @@ _ERRORS = [
 _TRAITS: list[Any] = [
     Traits(), Traits(cheap=True), Traits(deepest=1), Traits(gives_probs=True), Traits(branches=3),
     Traits(deepest=0), Traits(deepest="x"), Traits(branches=None), None, {}, Traits,  # type: ignore[arg-type]
-    Traits(chances=lambda depth: None), Traits(chances=lambda depth: [float("nan")]),  # type: ignore[arg-type, return-value]
-    Traits(chances=lambda depth: [2.0]), Traits(backlog=lambda: "x"), Traits(chances=7),  # type: ignore[arg-type, return-value]
+    Traits(chances=lambda limit: None), Traits(chances=lambda limit: [float("nan")]),  # type: ignore[arg-type, return-value]
+    Traits(chances=lambda limit: [2.0]), Traits(backlog=lambda: "x"), Traits(chances=7),  # type: ignore[arg-type, return-value]
 ]  # fmt: skip
 
 

@@ -53,6 +53,7 @@ from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import ROOT, Draft
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.rules import RULES, Rows, Rule, Verdict, _Residual, block, coupled, token
+from localspec.speculation.target_rows import TargetRows
 from localspec.stats import Stats
 
 EXACT = 1e-12
@@ -97,17 +98,16 @@ DRAWN = "token = sampler.sample(proposal, self._prefix)"
 KEPT = "self._probs.append(proposal.kept())"
 FULL_LAW = "Distribution(row.copy())"
 TAKEN = "return self.take(token, confidence)"
-ROWS = "return lambda node: law(scores.logits[node + 1], prefix_at(node))"
-RAW_ROWS = "lambda node: Distribution(scores.logits[node + 1])"
-IMPORT = "from localspec.sampling.distribution import Distribution"
+ROW = "self._law(self._scores.logits[node + 1], self._prefix_at(node))"
+RAW_ROW = "Distribution(self._scores.logits[node + 1])"
 RATIO = "residual.ratio(proposal.token, q)"
 MASS = "total / (total + (1 - self.mass))"
 BY_POSITION = "random.below(position + len(draft.path(node)), "
 BFLOAT16 = Edit(
-    Decoder._rows,
-    "scores.logits[node + 1]",
-    """(scores.logits[node + 1].view("u4") & 0xFFFF0000).view("f4")
-        if len(draft) else scores.logits[0]""",
+    TargetRows.__call__,
+    "self._scores.logits[node + 1]",
+    """(self._scores.logits[node + 1].view("u4") & 0xFFFF0000).view("f4")
+        if len(self._draft) else self._scores.logits[0]""",
 )
 
 # Planted in a model's drafts: a token is not drawn from the distribution that the draft reports.
@@ -161,7 +161,7 @@ MUTANTS = [
     Mutant(
         "M4 p untruncated everywhere",
         {"token": 0.470, "block": 0.470, "coupled": 0.396},
-        (Edit(Decoder._rows, ROWS, f"{IMPORT}; return {RAW_ROWS}"),),
+        (Edit(TargetRows.__call__, ROW, RAW_ROW),),
         Trial(sampler="top-k"),
     ),
     Mutant(
@@ -169,12 +169,9 @@ MUTANTS = [
         {"token": 0.289, "block": 0.271},
         (
             Edit(
-                Decoder._rows,
-                ROWS,
-                f"""{IMPORT}
-        rows = {ROWS.removeprefix("return ")}
-        rows.raw = {RAW_ROWS}
-        return rows""",
+                TargetRows.__call__,
+                f"found = {ROW}",
+                f"found, self.raw = {ROW}, lambda node: {RAW_ROW}",
             ),
             Edit(
                 each_rule,
@@ -363,13 +360,13 @@ MUTANTS = [
     Mutant(
         "penalties do not see the draft",
         {"token": 0.093, "block": 0.093, "coupled": 0.063},
-        (Edit(Decoder._rows, "prefix_at(node))", "self.prefix)"),),
+        (Edit(TargetRows.__call__, "self._prefix_at(node))", "self._prefixes[ROOT])"),),
         Trial(sampler="penalties"),
     ),
     Mutant(
         "XTC by the position of the step, not of the token",
         {"token": 0.1, "block": 0.1, "coupled": 0.1},
-        (Edit(Decoder._rows, "prefix_at(node))", "self.prefix)"),),
+        (Edit(TargetRows.__call__, "self._prefix_at(node))", "self._prefixes[ROOT])"),),
         Trial(sampler="xtc"),
     ),
     Mutant(

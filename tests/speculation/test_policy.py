@@ -28,7 +28,7 @@ class WithChances(Scripted):
 
     def __init__(self, *chances: float) -> None:
         super().__init__(lambda text, limit: Draft([5] * len(chances)))
-        self.traits = Traits(chances=lambda depth: chances[:depth])
+        self.traits = Traits(chances=lambda limit: chances[: limit.depth])
 
 
 def decide(drafters: Sequence[Drafter], most: int = 10) -> Decision:

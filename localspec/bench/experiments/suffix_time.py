@@ -55,7 +55,7 @@ def _measured(tokens: list[int], length: int, depth: int) -> Iterator[tuple[str,
         outcome = Outcome(tokens[start : start + _STEP], 0)
         updates.append(_microseconds(partial(drafter.observe, outcome)) / _STEP)
         proposals.append(_microseconds(partial(drafter.propose, limit)))
-        chances.append(_microseconds(partial(drafter.chances, depth)))
+        chances.append(_microseconds(partial(drafter.chances, limit)))
     yield "committed token", updates
     yield "proposal", proposals
     yield "chances", chances

@@ -1,0 +1,141 @@
+"""Drawn copies: where the text repeats what the target wrote, its tokens are drawn anew.
+
+A copied token was drawn with the noise of its own place. The target's distribution there is much
+like the one here, so drawing from it with the noise of this place gives the token that the target
+will draw more often than the copied one is (`Noise`: the coupling of target and drafter). The lead
+of the drawn token tells how sure that is. Where it is not the copied token, the copy goes on after
+the longest end of text and draft that occurred before.
+
+At temperature 0 a distribution is one token, the copied one, and nothing is drawn.
+"""
+
+from bisect import bisect_right
+
+from localspec.drafters.copy_rates import CopyRates, MatchTable
+from localspec.drafters.suffix_automaton import Match, SuffixAutomaton
+from localspec.sampling.distribution import Distribution
+from localspec.sampling.noise import Noise
+
+# A token drawn from a place is a guess at its distribution here; the tables of `CopyRates.drawn`
+# are for leads below these, and for larger ones.
+LEADS = (0.5, 1.0, 2.0, 4.0, 8.0)
+# What is known of a place; 0: nothing.
+_SURE, _UNSURE = 1, 2
+
+
+class DrawnFrom:
+    """What the target drew the tokens of an index from, by their places there.
+
+    Memory: a byte per token, and about 500 for each that had a choice.
+    """
+
+    def __init__(self) -> None:
+        self._kinds = bytearray()
+        self._shortlists: dict[int, Distribution] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._shortlists)
+
+    def add(self, place: int, distribution: Distribution) -> None:
+        """Keep the distribution of the token at a place, which lies behind those added before."""
+        shortlist = distribution.shortlist()
+        unsure = len(shortlist) > 1
+        self._kinds.extend(bytes(place - len(self._kinds)))
+        self._kinds.append(_UNSURE if unsure else _SURE)
+        if unsure:
+            self._shortlists[place] = shortlist
+
+    def choice_at(self, place: int) -> Distribution | None:
+        """The tokens that were likely at a place; None where that was one, or is not known."""
+        return self._shortlists.get(place)
+
+    def was_sure(self, place: int) -> bool:
+        """Whether only one token was likely at a place."""
+        return place < len(self._kinds) and self._kinds[place] == _SURE
+
+
+class DrawnCopy:
+    """The tokens after a match, those that had a choice drawn anew; it grows as it is asked for.
+
+    position: of its first token in the text. token: the first one. table: of its chance, if it was
+    drawn; else whoever copies it knows better. least_survival: drawing takes ten times as long as
+    copying, so tokens that are accepted less often than that are copied.
+    """
+
+    least_survival = 0.05
+
+    def __init__(
+        self,
+        texts: SuffixAutomaton,
+        match: Match,
+        *,
+        position: int,
+        drawn_from: DrawnFrom,
+        noise: Noise,
+        rates: CopyRates,
+    ) -> None:
+        self.table: MatchTable | None = None
+        self._texts, self._match, self._drawn_from = texts, match, drawn_from
+        self._position, self._noise, self._rates = position, noise, rates
+        self._tokens: list[int] = []
+        self._chances: list[float] = []
+        self._survival = 1.0
+        self._ended = False
+        self._go_on_after(match)
+        self._grow()
+        self.token = self._tokens[0]
+
+    def take(self, count: int) -> tuple[list[int], list[float]]:
+        """Up to `count` tokens, and the chance of each, given that those before it are right."""
+        while len(self._tokens) < count and not self._ended:
+            self._grow()
+        return self._tokens[:count], self._chances[:count]
+
+    def learn(self, token: int) -> None:
+        """Learn which token came."""
+        if self.table:
+            self.table.learn(self._match.length, self.token == token)
+        elif self._drawn_from.was_sure(self._match.end + 1):
+            self._rates.sure.learn(self._match.length, self.token == token)
+
+    def _grow(self) -> None:
+        """Add a token, unless the copied text has ended."""
+        tokens, place = self._texts.tokens, self._place
+        if place >= len(tokens):
+            # At the end of the text it goes on with the copy itself.
+            place = self._start + (place - self._start) % (len(tokens) - self._start)
+        token = copied = tokens[place]
+        if copied < 0:
+            self._ended = True
+            return
+        choice = self._drawn_from.choice_at(place)
+        if choice and self._survival >= self.least_survival:
+            token, lead = self._noise.leader(choice, self._position + len(self._tokens))
+            table = self._rates.drawn[bisect_right(LEADS, lead)]
+            if not self._tokens:
+                self.table = table
+        else:
+            table = self._rates.sure if self._drawn_from.was_sure(place) else self._rates.match
+        chance = table.chance(self._length)
+        self._survival *= chance
+        self._tokens.append(token)
+        self._chances.append(chance)
+        self._place += 1
+        self._length += 1
+        if token != copied:
+            self._go_on_elsewhere()
+
+    def _go_on_after(self, match: Match) -> None:
+        self._place = self._start = match.end + 1
+        self._length = match.length
+
+    def _go_on_elsewhere(self) -> None:
+        """Go on after the longest end of text and draft that occurred before."""
+        position = self._texts.repeat
+        for token in self._tokens:
+            position = self._texts.advance(position, token)
+        match = self._texts.occurrence(position)
+        if match is None:
+            self._ended = True
+        else:
+            self._go_on_after(match)

@@ -1,0 +1,47 @@
+"""Target rows: the target's distributions behind the nodes of a draft, computed as a rule reads."""
+
+from collections.abc import Sequence
+
+from localspec.sampling.distribution import Distribution
+from localspec.sampling.prefix import Prefix
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.draft import ROOT, Draft
+from localspec.speculation.passes import Scores
+
+
+class TargetRows:
+    """The `Rows` of a rule, for one pass of the target.
+
+    prefix: of the text before the draft. only_sampled: whether the rule does no more with a
+    distribution than to draw one token from it.
+    """
+
+    def __init__(
+        self, draft: Draft, scores: Scores, sampler: Sampler, prefix: Prefix, *, only_sampled: bool
+    ) -> None:
+        self._draft, self._scores, self._sampler = draft, scores, sampler
+        self._prefixes = {ROOT: prefix}
+        self._law = sampler.sampled_once if only_sampled else sampler.distribution
+        self._only_sampled = only_sampled
+        self._read: dict[int, Distribution] = {}
+
+    def __call__(self, node: int) -> Distribution:
+        """The distribution of the token after a node."""
+        found = self._law(self._scores.logits[node + 1], self._prefix_at(node))
+        self._read[node] = found
+        return found
+
+    def drawn_from(self, path: Sequence[int]) -> list[Distribution]:
+        """What the tokens of an accepted path, and the one after it, were drawn from with noise.
+
+        Empty where a rule has other randomness, or did not read all of them.
+        """
+        nodes = (ROOT, *path)
+        is_known = self._only_sampled and self._read.keys() >= {*nodes}
+        return [self._read[node] for node in nodes] if is_known else []
+
+    def _prefix_at(self, node: int) -> Prefix:
+        if node not in self._prefixes:
+            before = self._prefix_at(self._draft.parent(node))
+            self._prefixes[node] = before.then(self._draft.tokens[node])
+        return self._prefixes[node]

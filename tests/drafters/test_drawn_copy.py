@@ -1,0 +1,370 @@
+"""Drawn copies: what `suffix` proposes where it copies what the target wrote with noise."""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from fakes.mutants import Code, Edit
+from fakes.toy import ToyModel, ToyTarget, fixed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localspec.drafters.copy_rates import BINS, CopyRates
+from localspec.drafters.drawn_copy import LEADS, DrawnCopy, DrawnFrom
+from localspec.drafters.suffix import Suffix
+from localspec.sampling.distribution import SHORTLIST, Distribution
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.decoder import Decoder
+from localspec.speculation.draft import Draft
+from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.rules import RULES
+from localspec.stats import Stats
+
+PARAMS = SamplingParams(temperature=0.8, top_k=0, top_p=1.0, min_p=0.0)
+
+
+def law(random: Random, tokens: int) -> Distribution:
+    """A random distribution of a few of so many tokens; of one token in a third of all cases."""
+    count = random.choice([1, 2, 3])
+    ids = np.array(sorted(random.sample(range(tokens), count)))
+    logits = np.array([random.uniform(-1.5, 1.5) for _ in range(count)], np.float32)
+    return Distribution(logits, ids, 0.8)
+
+
+def drawn_at(distribution: Distribution, noise: Noise, position: int) -> int:
+    """From its definition: the largest sum of score and noise."""
+    assert distribution.ids is not None
+    scores = distribution.logits / distribution.temperature
+    sums = scores + noise.gumbel(position, distribution.ids)
+    return int(distribution.ids[sums.argmax()])
+
+
+def limit_of(noise: Noise, depth: int = 8, *, needs_probs: bool = False) -> Limit:
+    sampler = Sampler(PARAMS, noise)
+    return Limit(depth, sampler.prefix([]), sampler, needs_probs)
+
+
+@pytest.fixture(autouse=True)
+def drawn_to_the_end() -> Iterator[None]:
+    """Unlikely tokens are drawn, too."""
+    with patch.object(DrawnCopy, "least_survival", 0.0):
+        yield
+
+
+# Against a search.
+
+
+def places_after(text: Sequence[int], draft: Sequence[int]) -> set[int]:
+    """The places in the text behind the longest end of text and draft that occurs there."""
+    whole = [*text, *draft]
+    for length in range(len(whole) - (not draft), 0, -1):
+        found = {
+            start + length
+            for start in range(len(text) - length)
+            if list(text[start : start + length]) == whole[-length:]
+        }
+        if found:
+            return found
+    return set()
+
+
+def can_be(
+    draft: Sequence[int], text: Sequence[int], laws: dict[int, Distribution], noise: Noise
+) -> bool:
+    """Whether the draft is a copy, drawn anew, after some of the places it may be copied from."""
+
+    def goes_on(done: int, places: set[int]) -> bool:
+        if done == len(draft):
+            return True
+        for place in places:
+            if place >= len(text):
+                return True  # it goes on with itself: the rest is another test's
+            known = laws.get(place)
+            unsure = known is not None and len(known) > 1
+            token = drawn_at(known, noise, len(text) + done) if known and unsure else text[place]
+            if token != draft[done]:
+                continue
+            same = token == text[place]
+            later = {place + 1} if same else places_after(text, draft[: done + 1])
+            if goes_on(done + 1, later):
+                return True
+        return False
+
+    return goes_on(0, places_after(text, []))
+
+
+def written(
+    seed: int, suffix: type[Suffix] = Suffix
+) -> tuple[Suffix, list[int], dict[int, Distribution], Noise]:
+    """A drafter behind a prompt and some steps of a target whose distributions are random."""
+    random, noise = Random(seed), Noise(seed)
+    text = [random.randrange(4) for _ in range(random.randrange(1, 12))]
+    drafter, laws = suffix(), dict[int, Distribution]()
+    drafter.begin(text)
+    for _ in range(random.randrange(2, 12)):
+        drafter.chances(limit_of(noise))
+        tokens: list[int] = []
+        distributions = [law(random, 4) for _ in range(random.randrange(1, 4))]
+        for each in distributions:
+            laws[len(text) + len(tokens)] = each
+            tokens.append(drawn_at(each, noise, len(text) + len(tokens)))
+        drafter.observe(Outcome(tokens, 0, distributions))
+        text += tokens
+    return drafter, text, laws, noise
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 2**32), st.integers(1, 8))
+def test_a_draft_against_a_search(seed: int, depth: int) -> None:
+    drafter, text, laws, noise = written(seed)
+    other = Noise(seed + 1)
+    for each in (noise, other):
+        limit = limit_of(each, depth)
+        draft = list(drafter.propose(limit).tokens)
+        assert can_be(draft, text, laws, each)
+        assert len(drafter.chances(limit)) == len(draft) <= depth
+        assert list(drafter.propose(limit.to(1)).tokens) == draft[:1]
+
+
+def test_the_search_tells_drawn_tokens_from_copied_ones() -> None:
+    """Most drafts with the noise of one seed cannot be those of another, nor plain copies."""
+    apart = copied = 0
+    for seed in range(200):
+        drafter, text, laws, noise = written(seed)
+        draft = list(drafter.propose(limit_of(noise)).tokens)
+        apart += not can_be(draft, text, laws, Noise(seed + 1))
+        copied += not can_be(draft, text, {}, noise)
+    assert apart > 80 and copied > 80
+
+
+# With a target whose distribution depends on two tokens alone.
+
+
+class Watched(Suffix):
+    """Notes what it observes, and of its last draft the length of the match and the first token.
+
+    asked: None where it copies from the prompt, of three tokens.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: tuple[int, int] | None = None
+        self.drawn_from: list[Distribution] = []
+
+    def observe(self, outcome: Outcome) -> None:
+        self.drawn_from += [each.kept() for each in outcome.drawn_from]
+        super().observe(outcome)
+
+    def propose(self, limit: Limit) -> Draft:
+        draft, match = super().propose(limit), self._match
+        is_written = match is not None and match.end + 1 >= 3
+        self.asked = (match.length, draft.tokens[0]) if match and is_written else None
+        return draft
+
+
+def toy_text(
+    drafter: Watched, rule: str = "coupled", *, params: SamplingParams = PARAMS, seed: int = 5
+) -> tuple[list[int], Stats, ToyModel]:
+    toy, prompt = ToyModel.random(6, seed=3, spread=1.0), [1, 2, 3]
+    decoder = Decoder(
+        ToyTarget(toy, prompt),
+        fixed(drafter, 3),
+        RULES[rule],
+        Sampler(params, RULES[rule].randomness(seed)),
+        prompt,
+        Stats(),
+    )
+    assert len(list(decoder.run(400))) == 400
+    return decoder.text, decoder.stats, toy
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_drawn_copies_are_right_where_the_target_knows_no_more_than_the_match(
+    monkeypatch: pytest.MonkeyPatch, *, drawn: bool
+) -> None:
+    if not drawn:
+        monkeypatch.setattr(DrawnFrom, "__bool__", lambda self: False)
+    drafter = Watched()
+    text, stats, _ = toy_text(drafter)
+    right = []
+    replayed = Watched()
+    replayed.begin(text[:3])
+    limit = limit_of(Noise(5), 1)
+    for place, distribution in enumerate(drafter.drawn_from, start=3):
+        replayed.propose(limit)
+        if replayed.asked and replayed.asked[0] >= 2:
+            right.append(replayed.asked[1] == text[place])
+        replayed.observe(Outcome([text[place]], 0, [distribution]))
+    assert len(right) > 250
+    # The text is the same either way; partial acceptance is forced by matches of one token.
+    assert stats.accepted < stats.drafted
+    share = np.mean(right)
+    assert share > 0.99 if drawn else share < 0.6
+
+
+def test_the_text_does_not_change_and_more_is_accepted() -> None:
+    text, stats, _ = toy_text(Watched())
+    with patch.object(DrawnFrom, "__bool__", lambda self: False):
+        same, copied, _ = toy_text(Watched())
+    assert text == same
+    assert stats.accepted > 1.2 * copied.accepted
+
+
+def test_a_drafter_is_told_what_each_token_was_drawn_from() -> None:
+    drafter = Watched()
+    text, stats, toy = toy_text(drafter)
+    assert 0 < stats.accepted < stats.drafted
+    assert len(drafter.drawn_from) == len(text) - 3
+    for place, distribution in enumerate(drafter.drawn_from, start=3):
+        weights = np.exp(toy.logits(text[:place]).astype(float) / 0.8)
+        found = distribution.dense(6)
+        assert np.abs(found - weights / weights.sum()).max() < 1e-6
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_under_a_rejection_rule_copies_are_copied(rule: str) -> None:
+    """Their randomness is another one, and copies count as certain."""
+    drafter = Watched()
+    toy_text(drafter, rule)
+    assert drafter.drawn_from == [] and not drafter._drawn_from
+
+
+def test_copies_count_as_certain_where_probabilities_are_needed() -> None:
+    for seed in range(40):
+        drafter, text, _, noise = written(seed)
+        draft = drafter.propose(limit_of(noise, needs_probs=True))
+        assert draft.probs is None
+        assert can_be(list(draft.tokens), text, {}, noise)
+
+
+def test_greedy_texts_have_nothing_to_draw() -> None:
+    drafter = Watched()
+    toy_text(drafter, params=SamplingParams(temperature=0.0))
+    assert len(drafter.drawn_from) == 400 and not drafter._drawn_from
+
+
+def test_a_text_that_is_written_again_is_drawn_from_the_first_one() -> None:
+    """Another seed: the copies of the old text are not those of the new one."""
+    drafter = Watched()
+    first, _, _ = toy_text(drafter)
+    again, stats, _ = toy_text(drafter, seed=6)
+    alone, fewer, _ = toy_text(Watched(), seed=6)
+    assert again == alone != first
+    assert stats.accepted > fewer.accepted
+    drafter.forget()
+    assert not drafter._drawn_from
+    forgot, as_few, _ = toy_text(drafter, seed=6)
+    assert forgot == alone and as_few.accepted <= stats.accepted
+
+
+# What it rests on.
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 9, 64])
+def test_the_leader_is_the_sample_but_for_near_ties(count: int) -> None:
+    random, noise, wrong = np.random.default_rng(count), Noise(7), 0
+    for position in range(300):
+        ids = random.choice(50_000, count, replace=False)
+        logits = random.normal(size=count).astype(np.float32) * 3
+        distribution = Distribution(logits, ids, 0.7)
+        token, lead = noise.leader(distribution, position)
+        wrong += token != noise.sample(distribution, position)
+        sums = np.sort(distribution.scores() + noise.gumbel(position, ids))
+        expected = sums[-1] - sums[-2] if count > 1 else np.inf
+        assert lead == pytest.approx(expected, abs=0.02)
+    assert wrong <= 1
+
+
+def shortlists() -> list[tuple[SamplingParams, int]]:
+    return [
+        (SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05), 20_000),
+        (SamplingParams(temperature=0.6, top_k=20, top_p=0.95, min_p=0.0), 20_000),
+        (SamplingParams(temperature=1.5, top_k=0, top_p=1.0, min_p=0.001), 20_000),
+        (SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0), 20_000),
+        (SamplingParams(temperature=1.0, top_k=0, top_p=0.9, min_p=0.0), 20_000),
+        (SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, typical_p=0.9), 500),
+        (SamplingParams(temperature=0.0), 500),
+    ]
+
+
+@pytest.mark.parametrize(("params", "size"), shortlists())
+def test_a_shortlist_has_the_likeliest_tokens_and_outlives_the_row(
+    params: SamplingParams, size: int
+) -> None:
+    rng = np.random.default_rng(1)
+    sampler = Sampler(params, Noise(1))
+    for spread in (1.0, 4.0):
+        row = (rng.normal(size=size) * spread).astype(np.float32)
+        logits, prefix = row.copy(), sampler.prefix([])
+        for make in (sampler.sampled_once, sampler.distribution):
+            found = make(row, prefix).shortlist()
+            exact = make(logits, prefix)
+            row[:] = np.nan  # the next decode
+            assert found.ids is not None and 1 <= len(found) <= SHORTLIST
+            assert found.temperature == exact.temperature
+            assert np.array_equal(found.logits, logits[found.ids])
+            ids = np.arange(len(exact)) if exact.ids is None else exact.ids
+            likely = ids[np.argsort(-exact.logits, kind="stable")[: len(found)]]
+            scores = (logits[likely] - logits[likely[0]]) / exact.temperature
+            assert {*likely[scores > -3.9]} <= {*found.ids}
+            row[:] = logits
+
+
+def test_rates_by_lead() -> None:
+    rates = CopyRates()
+    assert len(rates.drawn) == len(LEADS) + 1
+    for table, surer in zip(rates.drawn, rates.drawn[1:], strict=False):
+        assert all(
+            one <= other + 0.05
+            for one, other in zip(table.chances(1, 60), surer.chances(1, 60), strict=True)
+        )
+    drafter, _, _, _ = written(11)
+    assert any(each.state != ((0.0, 0.0),) * len(BINS) for each in drafter.rates.drawn)
+
+
+MISTAKES = {
+    "the noise of the first position for all tokens": Edit(
+        DrawnCopy._grow, "self._position + len(self._tokens)", "self._position"
+    ),
+    "the noise of the position before": Edit(
+        Suffix._draws, "position=len(self._text)", "position=len(self._text) - 1"
+    ),
+    "the distribution of the place before": Edit(
+        DrawnCopy._grow, "choice_at(place)", "choice_at(place - 1)"
+    ),
+    "a token that differs, and the copy goes on as if it did not": Edit(
+        DrawnCopy._grow, "if token != copied:", "if False:"
+    ),
+    "distributions of one place further on": Edit(
+        Suffix.observe, "len(self._automaton.tokens), outcome", "len(self._text) + 1, outcome"
+    ),
+    "a draft of the token before": Edit(Suffix.observe, "self._drawn_copy = None", "pass"),
+    "a copy that goes on elsewhere as if nothing were drafted": Edit(
+        DrawnCopy._go_on_elsewhere, "for token in self._tokens:", "for token in ():"
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_caught(mistake: str) -> None:
+    code = Code(MISTAKES[mistake])
+    suffix = code.of(Suffix)
+    code.of(DrawnCopy).least_survival = 0.0
+
+    def is_right(seed: int) -> bool:
+        drafter, text, laws, noise = written(seed, suffix)
+        return can_be(list(drafter.propose(limit_of(noise)).tokens), text, laws, noise)
+
+    assert not all(map(is_right, range(100)))
+
+
+def test_unlikely_tokens_are_copied() -> None:
+    with patch.object(DrawnCopy, "least_survival", 1.1):
+        for seed in range(40):
+            drafter, text, _, noise = written(seed)
+            draft = list(drafter.propose(limit_of(noise)).tokens)
+            assert can_be(draft, text, {}, noise)
