@@ -16,11 +16,13 @@ from fakes.pycode import load
 
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.gguf.check import check_generative
+from localspec.gguf.reader import read_header
 from localspec.llama import quantize
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.memory.available import FreeMemory
 from localspec.scaling import scale as command
+from localspec.scaling.experts import write_experts
 from localspec.scaling.scale import scale_model, scaled_model
 from localspec.scaling.shape import Size, scaled_shape
 from localspec.scaling.source_model import SourceModel
@@ -362,3 +364,21 @@ def test_the_command(target_path: Path, tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert "vocab 9 is smaller" in refused.stderr and len(refused.stderr.splitlines()) == 1
     assert "give either --params" in run("--params", "60M", "--width", "512").stderr
+
+
+@pytest.mark.parametrize(("experts", "used"), [(2, 1), (5, 2)])
+def test_a_mixture_of_experts_computes_what_its_source_does(
+    target_path: Path, tmp_path: Path, experts: int, used: int
+) -> None:
+    mixture = tmp_path / "experts.gguf"
+    write_experts(target_path, mixture, experts, used)
+    header = read_header(mixture)
+    assert (header.number("expert_count"), header.number("expert_used_count")) == (experts, used)
+    assert distance(logits(mixture), logits(target_path)) < BOUNDS["Q8_0"]
+
+
+def test_a_token_uses_some_of_the_experts(target_path: Path, tmp_path: Path) -> None:
+    for used in (0, 5):
+        with pytest.raises(InvalidValueError, match=f"{used} of 4 experts"):
+            write_experts(target_path, tmp_path / "experts.gguf", 4, used)
+    assert not any(tmp_path.iterdir())
