@@ -48,7 +48,10 @@ def test_an_answer_goes_on_with_its_budget_and_its_template(chat: Chat, file: Pa
     ("given", "line"),
     [
         ({"session_options": {"thinking_budget": 9}}, "with a thinking budget of 5, and there is"),
-        ({"chat_template": f"{OPENED} "}, "with another chat template, or with other rotations (RoPE); "),
+        (
+            {"chat_template": f"{OPENED} "},
+            "with another chat template, or with other rotations (RoPE); ",
+        ),
     ],
 )
 def test_what_the_command_line_names_counts_and_such_an_answer_does_not_go_on(
