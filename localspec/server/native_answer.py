@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from localspec.engine.generation import Token
-from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.generation_config import GenerationConfig
 from localspec.sampling.request_members import request_members
 from localspec.server.asked import Asked
 from localspec.server.errors import JSON
@@ -56,7 +56,7 @@ class Form:
             bool(body.flag("timings_per_token")),
         )
 
-    def settings(self, body: Fields, usual: GenerationOptions, context: int) -> GenerationConfig:
+    def settings(self, body: Fields, service: Service, context: int) -> GenerationConfig:
         """The settings of a request; `context` tokens where it does not say. Raises ApiError."""
         most = 1
         if not self.reads_only:
@@ -65,7 +65,14 @@ class Form:
         name = "n_probs" if "n_probs" in body else "logprobs"
         top = body.whole(name, 0, _MOST_PROBABILITIES) or 0
         rest = Fields({name: value for name, value in body.values.items() if name != "n_probs"})
-        return settings_of(rest, usual, max_tokens=most, logprobs=top > 0, top_logprobs=top or None)
+        return settings_of(
+            rest,
+            service.usual,
+            service.tokens,
+            max_tokens=most,
+            logprobs=top > 0,
+            top_logprobs=top or None,
+        )
 
     def require_one(self, body: Fields, texts: int) -> None:
         """Raise ApiError for what ends a text early where a request asks for several."""

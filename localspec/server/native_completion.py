@@ -41,7 +41,7 @@ def read(body: Fields, service: Service) -> NativeRequest:
     form, choices = Form.of(body), choices_of(body)
     prompts, is_list = _prompts(body)
     form.require_one(body, len(prompts) * choices)
-    settings = form.settings(body, service.usual, service.engine.context)
+    settings = form.settings(body, service, service.engine.context)
     return NativeRequest(prompts, is_list or choices > 1, settings, choices, form)
 
 

@@ -70,6 +70,7 @@ def read(body: Fields, service: Service) -> ChatRequest:
     settings = settings_of(
         body,
         service.usual,
+        service.tokens,
         max_tokens=most_tokens(
             body,
             *("max_completion_tokens", "max_tokens", "n_predict"),

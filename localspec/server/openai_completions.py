@@ -60,6 +60,7 @@ def read(body: Fields, service: Service) -> CompletionRequest:
     settings = settings_of(
         body,
         service.usual,
+        service.tokens,
         max_tokens=most_tokens(
             body, "max_tokens", "max_completion_tokens", "n_predict", context=USUAL_TOKENS
         ),
