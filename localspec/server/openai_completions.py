@@ -13,7 +13,7 @@ from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import CompletionLogprobs
-from localspec.server.openai_parts import choices_of, finish_reason, merged, usage
+from localspec.server.openai_parts import choices_of, finish_reason, merged, require_few, usage
 from localspec.server.options import most_tokens, refuse, settings_of
 from localspec.server.reply import Reply
 from localspec.server.service import Service
@@ -21,7 +21,6 @@ from localspec.server.thinking_budget import refuse_budget
 
 # Where no number is given: OpenAI's 16 cuts most texts, and the context may be large.
 USUAL_TOKENS = 256
-_MOST_PROMPTS = 64
 # Members of llama-server that end a text, or that its chats alone have.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "t_max_predict_ms": (-1, 0),
@@ -89,10 +88,7 @@ def _prompts(body: Fields) -> list[Any]:
         raise wrong
     if all(isinstance(each, int) and not isinstance(each, bool) for each in given):
         return [given]
-    if len(given) > _MOST_PROMPTS:
-        raise ApiError(
-            400, f"there are {len(given)} prompts; send {_MOST_PROMPTS} at most", param="prompt"
-        )
+    require_few(given)
     for each in given:
         ids = isinstance(each, list) and all(type(token) is int for token in each)
         if not (isinstance(each, str) or ids):

@@ -4,18 +4,27 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
 from localspec.server.asked import Asked
-from localspec.server.errors import JSON
+from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.reply import Delta, Reply, with_seed
 from localspec.server.service import Service
 
 _MOST_CHOICES = 16
+_MOST_PROMPTS = 64
 _REASONS = {"eos": "stop", "stop": "stop", "length": "length", "context": "length"}
 
 
 def choices_of(body: Fields) -> int:
     """How many answers are asked for."""
     return body.whole("n_cmpl" if "n_cmpl" in body else "n", 1, _MOST_CHOICES) or 1
+
+
+def require_few(prompts: Sequence[object]) -> None:
+    """Raise ApiError for more prompts than a request may have."""
+    if len(prompts) > _MOST_PROMPTS:
+        raise ApiError(
+            400, f"there are {len(prompts)} prompts; send {_MOST_PROMPTS} at most", param="prompt"
+        )
 
 
 def finish_reason(reply: Reply, *, calls: bool = False) -> str:
