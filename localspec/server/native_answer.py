@@ -17,6 +17,7 @@ from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import merged
 from localspec.server.options import most_tokens, settings_of
+from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 
@@ -32,6 +33,7 @@ class Form:
     many milliseconds a text ends at the next line. least_indent: a text ends before a line that is
     indented less, its first line aside. fields: the members that are wanted; none: all.
     shows_timings: whether each part of a stream says how the text was written so far.
+    shows_progress: whether parts of a stream say how far the prompt is read.
     """
 
     reads_only: bool
@@ -41,6 +43,7 @@ class Form:
     stream: bool
     shows_tokens: bool
     shows_timings: bool
+    shows_progress: bool
 
     @classmethod
     def of(cls, body: Fields) -> "Form":
@@ -54,6 +57,7 @@ class Form:
             bool(body.flag("stream")),
             bool(body.flag("return_tokens")),
             bool(body.flag("timings_per_token")),
+            asks_for_progress(body),
         )
 
     def settings(self, body: Fields, service: Service, context: int) -> GenerationConfig:
@@ -114,11 +118,20 @@ class NativeAnswer:
 
     async def _parts(self) -> AsyncGenerator[JSON]:
         written: dict[int, _Written] = defaultdict(_Written)
-        async with aclosing(merged(self._service, self._prompts, self._choices)) as deltas:
+        texts = merged(
+            self._service,
+            self._prompts,
+            self._choices,
+            shows_progress=self._form.shows_progress,
+        )
+        async with aclosing(texts) as deltas:
             async for number, reply, delta in deltas:
                 own = written[number]
                 if delta is None:
                     yield self._last(number, reply, own)
+                    continue
+                if delta.progress:
+                    yield {**self._part(number, reply, own), **delta.progress.members()}
                     continue
                 if self._form.reads_only:
                     continue

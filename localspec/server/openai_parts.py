@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 
 from localspec.server.asked import Asked
 from localspec.server.errors import JSON, ApiError
@@ -37,13 +38,14 @@ def finish_reason(reply: Reply, *, calls: bool = False) -> str:
 
 
 async def merged(
-    service: Service, prompts: Sequence[Asked], choices: int
+    service: Service, prompts: Sequence[Asked], choices: int, *, shows_progress: bool = False
 ) -> AsyncGenerator[tuple[int, Reply, Delta | None]]:
     """The deltas of all texts as they come: (number, reply, delta); None ends a text.
 
     Choice c of prompt p has the number p * choices + c, and a seed of its own. The choices of a
     prompt begin once the first has read it. Of several prompts, as many are written at once as
-    leave one slot to other requests. The first error ends all texts.
+    leave one slot to other requests. The first error ends all texts. shows_progress: whether deltas
+    say how far the prompts are read.
     """
     slots, count = len(service.pool.slots), len(prompts) * choices
     has_read = [asyncio.Event() for _ in prompts]
@@ -52,14 +54,15 @@ async def merged(
 
     async def write(number: int) -> None:
         place, choice = divmod(number, choices)
-        asked = with_seed(prompts[place], choice)
+        asked = replace(with_seed(prompts[place], choice), shows_progress=shows_progress)
         try:
             if choice:
                 await has_read[place].wait()
             async with turns, service.reply(asked, is_choice=number > 0) as reply:
                 async with reply.deltas() as deltas:
                     async for delta in deltas:
-                        has_read[place].set()
+                        if delta.progress is None:
+                            has_read[place].set()
                         await arrived.put((number, reply, delta))
                 has_read[place].set()
                 await arrived.put((number, reply, None))
