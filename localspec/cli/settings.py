@@ -17,13 +17,13 @@ from click.core import ParameterSource
 
 from localspec.cli.output import write_note
 from localspec.errors import InvalidValueError, ModelNotFoundError
+from localspec.llama.placement import LOAD_MODES, SPLIT_MODES
 from localspec.utils.paths import config_folder
 from localspec.utils.similar_names import did_you_mean
 from localspec.utils.toml_file import parse_toml, read_text
 
 Value = str | int | float
-# As in llama.placement and memory.kv_types, which take long to import.
-_LOAD_MODES = ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")
+# As in memory.kv_types, which takes long to import.
 _KV_TYPES = ("f16", "bf16", "f32", "q8_0", "q4_0")
 _REAL = re.compile(r"\d+\.?\d*(e\+?\d+)?", re.IGNORECASE)
 # Values of --draft that need no model.
@@ -108,10 +108,10 @@ SETTINGS = {
         Setting("gpu_layers", "all", -1),
         Setting("rpc", "no other machine"),
         Setting("device", "all GPUs"),
-        Setting("split_mode", "layer", choices=("layer", "row")),
+        Setting("split_mode", SPLIT_MODES[0], choices=SPLIT_MODES),
         Setting("tensor_split", "by free memory"),
         Setting("cpu_moe", "as few as fit", -1),
-        Setting("load_mode", "auto", choices=_LOAD_MODES),
+        Setting("load_mode", LOAD_MODES[0], choices=LOAD_MODES),
         Setting("draft_device", "a GPU of the target"),
         Setting("draft_gpu_layers", "all", -1),
         Setting("kv_type", "f16", choices=_KV_TYPES, of_two=True),
