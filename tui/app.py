@@ -205,7 +205,7 @@ class ChatApp(App[None]):
     def _about_session(self) -> tuple[str, str | None, SessionSettings]:
         """The model, the system prompt and the settings of the session."""
         ready = self.main.event_handler.ready
-        settings = self.settings.saved(ready.chat_template if ready else None)
+        settings = self.settings.saved(ready)
         return ready.model if ready else "", self.system, settings
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -256,7 +256,7 @@ class ChatApp(App[None]):
         if session.model == model:
             draft, note = saved.usable_draft()
             settings = replace(settings, draft=draft or AUTO)
-            lines = [note, notes.another_template(session.key, saved.chat_template, ready)]
+            lines = [note, notes.written_otherwise(session.key, saved, ready)]
         elif session.model:
             lines = [notes.another_model(session.model, model)]
         for line in filter(None, lines):

@@ -5,15 +5,16 @@ from dataclasses import replace
 from localspec_tui.archive import Archive
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.preferences import Preferences
-from localspec_tui.session_settings import SessionSettings, gone, is_there
+from localspec_tui.session_settings import SessionSettings, gone, in_words, is_there, named_with
 
 
 def with_defaults(options: LaunchOptions, archive: Archive) -> LaunchOptions:
     """Fill in what was not given.
 
     A resumed session keeps its sampling, its reasoning, what it does when the context is full and,
-    with its model, its chat template and its drafters. Else the model is the
-    one that was used last. A model that is not on this disk any more becomes the bundled pair.
+    with its model, its chat template, its cache types and rotations, and its drafters. Else the
+    model is the one that was used last. A model that is not on this disk any more becomes the
+    bundled pair.
     """
     kept, own = SessionSettings(), None
     if options.session:
@@ -28,25 +29,42 @@ def with_defaults(options: LaunchOptions, archive: Archive) -> LaunchOptions:
         drop_oldest=kept.drop_oldest,
     )
     if options.model:
-        return _with_template(options, kept) if options.model == own else options
+        return _as_begun(options, kept) if options.model == own else options
     model = own or Preferences.read().model
     if model and not is_there(model):
         return _noted(options, f"{gone(model)}; this is the bundled pair")
     options = replace(options, model=model)
     if own:
-        options = _with_template(options, kept)
+        options = _as_begun(options, kept)
     if options.draft is not None:
         return options
     draft, note = kept.usable_draft()
     return _noted(options, note) if note else replace(options, draft=draft)
 
 
+def _as_begun(options: LaunchOptions, kept: SessionSettings) -> LaunchOptions:
+    """Use what this conversation was begun with and is not named now."""
+    return _with_runtime(_with_template(options, kept), kept)
+
+
 def _with_template(options: LaunchOptions, kept: SessionSettings) -> LaunchOptions:
-    """Use the chat template that was given for this conversation, if none is given now."""
-    if options.chat_template or not kept.chat_template:
+    if options.chat_template == kept.chat_template or not kept.chat_template:
         return options
+    if options.chat_template or "chat_template" in options.named:
+        return _noted(options, "this conversation was begun with another chat template")
     note = "the chat template is the one that this conversation was begun with"
     return _noted(replace(options, chat_template=kept.chat_template), note)
+
+
+def _with_runtime(options: LaunchOptions, kept: SessionSettings) -> LaunchOptions:
+    named = named_with(options.named)
+    others = {name: value for name, value in kept.runtime.items() if name in named}
+    rest = {name: value for name, value in kept.runtime.items() if name not in named}
+    if words := in_words(others, options.runtime):
+        options = _noted(options, f"this conversation was begun with {words}")
+    if words := in_words(rest, options.runtime):
+        options = _noted(options, f"{words}, as this conversation was begun")
+    return replace(options, runtime={**options.runtime, **rest})
 
 
 def _noted(options: LaunchOptions, note: str) -> LaunchOptions:

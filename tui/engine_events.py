@@ -1,8 +1,8 @@
 """Engine events: what the engine thread reports to the screen, beside the events of a session."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from localspec.conversation.events import Event
 from localspec.conversation.thinking import has_thinking_switch
@@ -11,6 +11,8 @@ from localspec.engine.engine import Engine
 from localspec.errors import LocalspecError
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
+from localspec_tui.load_request import LoadRequest
+from localspec_tui.session_settings import kept_of
 
 # Speeds of the same work that differ by more are those of a busy machine.
 _STEADY = 1.25
@@ -38,7 +40,7 @@ class ModelReady:
     model was made for; 0 if that is not known. bundled: whether this is
     the bundled pair. has_template: whether the model has a chat template. has_thinking_switch:
     whether that can switch its reasoning on and off. chat_template: that was given in place of the
-    model's own, if one was.
+    model's own, if one was. runtime: options of `localspec.load` that a session keeps.
     """
 
     model: str
@@ -51,12 +53,12 @@ class ModelReady:
     has_template: bool
     has_thinking_switch: bool
     chat_template: str | None = None
+    runtime: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, engine: Engine, name: str | Path | None, chat_template: str | None = None
-    ) -> "ModelReady":
-        """Describe a loaded engine. name: what the user asked for; None is the bundled pair."""
+    def of(cls, engine: Engine, request: LoadRequest) -> "ModelReady":
+        """Describe a loaded engine. request: what it was loaded for."""
+        name = request.model
         path, drafter_set = engine.model.path, engine.drafter_set
         pair = pair_of(path) if name is None else None
         return cls(
@@ -70,7 +72,8 @@ class ModelReady:
             has_template=engine.prefers_chat,
             has_thinking_switch=engine.prefers_chat
             and has_thinking_switch(engine.model.chat_template or ""),
-            chat_template=chat_template,
+            chat_template=request.options.get("chat_template"),
+            runtime=kept_of(request.options),
         )
 
 

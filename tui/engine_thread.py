@@ -331,8 +331,7 @@ class EngineThread:
         self._emit(self._described(self.session.engine))
 
     def _described(self, engine: Engine) -> ModelReady:
-        request = self._load_request
-        return ModelReady.of(engine, request.model, request.options.get("chat_template"))
+        return ModelReady.of(engine, self._load_request)
 
     def _change_options(self, session: Session, sampling: Mapping[str, Any]) -> None:
         """Change the options of the session. They stay even if a model cannot be loaded then."""

@@ -13,7 +13,7 @@ class LaunchOptions:
     options of Session. sampling: options of GenerationConfig that are not the default. system: the
     system prompt. session: key of the session to resume. drop_oldest: as that session has it.
     theme: None is the theme used last. notes: lines to show first. private: whether nothing of the
-    chat is kept.
+    chat is kept. named: which of `runtime` and `chat_template` the command line names.
     """
 
     model: str | None = None
@@ -29,3 +29,4 @@ class LaunchOptions:
     theme: str | None = None
     notes: tuple[str, ...] = ()
     private: bool = False
+    named: frozenset[str] = frozenset()

@@ -7,6 +7,7 @@ from localspec.conversation.events import Dropped
 from localspec.utils.format import printable
 from localspec_tui.engine_events import Comparison, ModelReady
 from localspec_tui.labels import gain_text, model_label, speed_text
+from localspec_tui.session_settings import SessionSettings, in_words
 
 FIRST_MESSAGE = "How do I list files by size?"
 # Letters of a session's key that are shown, for --resume.
@@ -40,15 +41,19 @@ def another_model(before: str, now: str) -> str:
     )
 
 
-def another_template(key: str, template: str | None, ready: ModelReady | None) -> str | None:
-    """How to go on with a conversation's chat template, if that of now is another one.
+def written_otherwise(key: str, saved: SessionSettings, ready: ModelReady | None) -> str | None:
+    """How to go on with a conversation's chat template, cache types and rotations.
 
-    template: that was given for the conversation; None is the model's own.
+    None if those of now are the same.
     """
-    if ready is None or ready.chat_template == template:
+    if ready is None:
+        return None
+    template = "another chat template" if ready.chat_template != saved.chat_template else ""
+    found = [*filter(None, (template, in_words(saved.runtime, ready.runtime)))]
+    if not found:
         return None
     return (
-        "this conversation was written with another chat template; to go on with that: "
+        f"this conversation was written with {' and '.join(found)}; to go on with that: "
         f"{_command(plain=False)} --resume {key[:KEY_LETTERS]}"
     )
 

@@ -1,7 +1,7 @@
 """Session settings: how the answers of a saved session are written."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -9,9 +9,15 @@ from localspec.conversation.thinking import thinking_variables
 from localspec.drafters.spec import NAMES, split_kind, split_names
 from localspec.errors import LocalspecError
 from localspec.generation_config import GenerationConfig
+from localspec.loading.config import RuntimeConfig
 from localspec.models.locate import locate
 from localspec_tui.labels import model_label
 from localspec_tui.row_values import UNREADABLE
+
+ROTATIONS = ("rope_scaling", "rope_scale", "rope_freq_base", "yarn_orig_ctx", "draft_rope_scale")
+# Options of `localspec.load` that a session keeps. Who names one of a group means all of it.
+_GROUPS = (("kv_type",), ("drafter_kv_type",), ROTATIONS)
+KEPT = frozenset(name for group in _GROUPS for name in group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +27,7 @@ class SessionSettings:
     sampling: options of GenerationConfig that are not the default. drop_oldest: whether the oldest
     turns are dropped when the context is full; if not, the answer stops. session_options: other
     options of Session, such as `thinking_budget`. chat_template: in place of the model's own.
+    runtime: options of `localspec.load` that change the text, those of KEPT; empty if not known.
     """
 
     draft: str | None = None
@@ -28,6 +35,7 @@ class SessionSettings:
     drop_oldest: bool = False
     session_options: Mapping[str, Any] = field(default_factory=dict)
     chat_template: str | None = None
+    runtime: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str | None) -> "SessionSettings":
@@ -45,6 +53,7 @@ class SessionSettings:
             drops,
             _session_options(found.get("session_options")),
             template if isinstance(template, str) else None,
+            _runtime(found.get("runtime")),
         )
 
     def as_json(self) -> str:
@@ -56,6 +65,7 @@ class SessionSettings:
                 "drop_oldest": self.drop_oldest,
                 "session_options": dict(self.session_options),
                 "chat_template": self.chat_template,
+                "runtime": dict(self.runtime),
             }
         )
 
@@ -91,6 +101,45 @@ def _session_options(found: object) -> dict[str, Any]:
     if isinstance(variables, dict) and all(isinstance(each, bool) for each in variables.values()):
         kept["template_options"] = variables
     return kept
+
+
+def _runtime(found: object) -> dict[str, Any]:
+    """The options of `localspec.load` that were saved, if they can be used."""
+    options = kept_of(found) if isinstance(found, dict) else {}
+    try:
+        RuntimeConfig.of(**options)
+    except (*UNREADABLE, LocalspecError):
+        return {}
+    return options
+
+
+def kept_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options of `localspec.load` that a session keeps."""
+    return {name: value for name, value in options.items() if name in KEPT}
+
+
+def named_with(names: frozenset[str]) -> frozenset[str]:
+    """These options, and those that they stand for as well."""
+    return frozenset(name for group in _GROUPS if names & {*group} for name in group)
+
+
+def in_words(runtime: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What of `runtime` is other than now, as options of the command line; "" if nothing is."""
+    return " ".join(
+        word
+        for group in _GROUPS
+        if any(name in runtime and runtime[name] != now.get(name) for name in group)
+        for word in _words(runtime, group)
+    )
+
+
+def _words(runtime: Mapping[str, Any], group: tuple[str, ...]) -> Iterator[str]:
+    given = {name: runtime[name] for name in group if runtime.get(name) is not None}
+    for name, value in given.items():
+        option = name.replace("drafter_", "draft_").replace("_", "-")
+        yield f"--{option} {value if isinstance(value, str) else f'{value:.10g}'}"
+    if not given:
+        yield "--rope-scaling model"
 
 
 def is_there(name: str) -> bool:

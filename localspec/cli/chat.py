@@ -129,6 +129,7 @@ def chat(
         theme=theme,
         notes=tuple(_notes(private, is_dumb and not plain, latest and not session)),
         private=private,
+        named=frozenset(filter(_is_named, ("chat_template", *runtime))),
     )
     run = run_plain if plain or is_dumb else launch
     return run(launch_options, archive)
@@ -181,6 +182,15 @@ def _is_given(option: str) -> bool:
     """Whether an option is not its default: `--draft auto` replaces the drafters of a session."""
     source = click.get_current_context().get_parameter_source(option)
     return source is not ParameterSource.DEFAULT
+
+
+def _is_named(option: str) -> bool:
+    """Whether the command line itself names an option: a conversation has more to say than files.
+
+    One that it names may be None, as the chat template of the model's own.
+    """
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.COMMANDLINE
 
 
 def _is_dumb() -> bool:

@@ -42,11 +42,11 @@ copy_from_option = click.option(
 
 chat_template_option = click.option(
     "--chat-template",
-    metavar="FILE",
+    metavar="FILE|model",
     callback=lambda _context, _option, path: path and _template(path),
-    help="Chat template (Jinja) to use in place of the model's own.",
+    help="Chat template (Jinja) to use in place of the model's own, which `model` means.",
 )
 
 
 def _template(path: str) -> str | None:
-    return read_template(Path(path), "--chat-template")
+    return None if path == "model" else read_template(Path(path), "--chat-template")

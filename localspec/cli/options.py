@@ -8,7 +8,7 @@ import click
 
 from localspec.cli.rope_options import rope_options
 from localspec.errors import InvalidValueError
-from localspec.llama.placement import parse_shares
+from localspec.llama.placement import LOAD_MODES, SPLIT_MODES, parse_shares
 from localspec.utils.text_file import read_text_file
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -81,8 +81,8 @@ target_place_options = (
     ),
     click.option(
         "--split-mode",
-        metavar="layer|row",
-        default="layer",
+        metavar="|".join(SPLIT_MODES),
+        default=SPLIT_MODES[0],
         show_default=True,
         help="How several GPUs share the target: whole layers, or rows of each matrix (SYCL).",
     ),
@@ -102,8 +102,8 @@ target_place_options = (
     ),
     click.option(
         "--load-mode",
-        metavar="auto|none|mmap|mlock|mmap+mlock|dio",
-        default="auto",
+        metavar="|".join(LOAD_MODES),
+        default=LOAD_MODES[0],
         show_default=True,
         help="How files get into memory: mapped (mmap), read (none; dio: past the system's cache), "
         "kept there (mlock). `auto` maps them where the devices can.",

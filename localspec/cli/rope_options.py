@@ -5,8 +5,10 @@ import click
 rope_options = (
     click.option(
         "--rope-scaling",
-        metavar="none|linear|yarn",
-        help="How the target reads more tokens than it was made for. [default: from the GGUF]",
+        metavar="none|linear|yarn|model",
+        callback=lambda _context, _option, value: None if value == "model" else value,
+        help="How the target reads more tokens than it was made for; `model` is the default. "
+        "[default: from the GGUF]",
     ),
     click.option(
         "--rope-scale",

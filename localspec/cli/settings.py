@@ -4,6 +4,7 @@ A variable LOCALSPEC_NAME comes first, then config.toml, then localspec's own de
 command line reads them: `localspec.load` takes what it is given.
 """
 
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -17,13 +18,14 @@ from click.core import ParameterSource
 
 from localspec.cli.output import write_note
 from localspec.errors import InvalidValueError, ModelNotFoundError
+from localspec.llama.placement import LOAD_MODES, SPLIT_MODES
 from localspec.utils.paths import config_folder
 from localspec.utils.similar_names import did_you_mean
 from localspec.utils.toml_file import parse_toml, read_text
 
 Value = str | int | float
-# As in llama.placement and memory.kv_types, which take long to import.
-_LOAD_MODES = ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")
+# As in llama.rope, and in memory.kv_types, which take long to import.
+_MOST_SCALE, _MOST_BASE, _MOST_CONTEXT = 1000, 1e12, 2**31 - 1
 _KV_TYPES = ("f16", "bf16", "f32", "q8_0", "q4_0")
 _REAL = re.compile(r"\d+\.?\d*(e\+?\d+)?", re.IGNORECASE)
 # Values of --draft that need no model.
@@ -35,8 +37,8 @@ class Setting:
     """An option that can be set for good.
 
     name: its key in config.toml. default: what it is where nobody sets it, in words. least: the
-    smallest number; None: the value is a text. is_whole: whether the number must be. choices: the
-    texts there are; () is any.
+    smallest number; None: the value is a text. most: the largest one; None: no limit. is_whole:
+    whether the number must be. choices: the texts there are; () is any.
     of_two: whether the value may be two of them with a slash between. parameter: the name of the
     option's value in a command, where that is another one.
     """
@@ -48,6 +50,7 @@ class Setting:
     of_two: bool = False
     parameter: str = ""
     is_whole: bool = True
+    most: float | None = None
 
     @property
     def variable(self) -> str:
@@ -63,8 +66,10 @@ class Setting:
         """Return a value of the file. Raises InvalidValueError, which begins with `where`."""
         if self.least is not None:
             kinds = (int,) if self.is_whole else (int, float)
-            fits = type(value) in kinds and value >= self.least
+            most = math.inf if self.most is None else self.most
+            fits = type(value) in kinds and self.least <= value <= most
             wanted = f"a {'whole ' if self.is_whole else ''}number of at least {self.least}"
+            wanted += "" if self.most is None else f" and at most {self.most:.10g}"
         else:
             fits = isinstance(value, str) and bool(value) and self._may_be(value)
             wanted = f"one of {', '.join(self.choices)}" if self.choices else "a text in quotes"
@@ -99,19 +104,25 @@ SETTINGS = {
         Setting("draft", "auto"),
         Setting("ctx", "the model's, at most 8192", 2, parameter="context"),
         Setting("rope_scaling", "the GGUF's", choices=("none", "linear", "yarn")),
-        Setting("rope_scale", "the GGUF's", 1, is_whole=False),
-        Setting("rope_freq_base", "the GGUF's", 2, is_whole=False),
-        Setting("yarn_orig_ctx", "the GGUF's", 2),
-        Setting("draft_rope_scale", "the target's, if made for equal contexts", 1, is_whole=False),
+        Setting("rope_scale", "the GGUF's", 1, is_whole=False, most=_MOST_SCALE),
+        Setting("rope_freq_base", "the GGUF's", 2, is_whole=False, most=_MOST_BASE),
+        Setting("yarn_orig_ctx", "the GGUF's", 2, most=_MOST_CONTEXT),
+        Setting(
+            "draft_rope_scale",
+            "the target's, if made for equal contexts",
+            1,
+            is_whole=False,
+            most=_MOST_SCALE,
+        ),
         Setting("threads", "by model size, at most one per fast core", 1),
         Setting("ubatch", "512, or 2048 for experts beside a GPU", 64),
         Setting("gpu_layers", "all", -1),
         Setting("rpc", "no other machine"),
         Setting("device", "all GPUs"),
-        Setting("split_mode", "layer", choices=("layer", "row")),
+        Setting("split_mode", SPLIT_MODES[0], choices=SPLIT_MODES),
         Setting("tensor_split", "by free memory"),
         Setting("cpu_moe", "as few as fit", -1),
-        Setting("load_mode", "auto", choices=_LOAD_MODES),
+        Setting("load_mode", LOAD_MODES[0], choices=LOAD_MODES),
         Setting("draft_device", "a GPU of the target"),
         Setting("draft_gpu_layers", "all", -1),
         Setting("kv_type", "f16", choices=_KV_TYPES, of_two=True),

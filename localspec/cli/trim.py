@@ -58,7 +58,8 @@ _what_options = stacked(
         "--output",
         "out",
         metavar="FILE",
-        help="The GGUF to write. [default: beside the head]",
+        help="The GGUF to write. [default: beside the head, or of one "
+        "that was pulled among localspec's own files]",
     ),
 )
 

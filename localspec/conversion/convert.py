@@ -139,11 +139,6 @@ def _list(path: Path, head: ConvertedHead, target: Target) -> None:
     add_trained(target.path, TrainedDrafter(kind, path.absolute(), target.name, False, 0.0))
 
 
-def beside(path: Path) -> Path:
-    """The folder of a file; for a file of the Hub's cache, into which nothing is written, `.`."""
-    return Path() if repository_of(path) else path.parent
-
-
 def is_here(path: Path, recipe: str) -> bool:
     """Whether a file is what the same request wrote.
 

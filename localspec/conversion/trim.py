@@ -15,18 +15,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.conversion.convert import RECIPE, beside, is_here, new_file
+from localspec.conversion.convert import RECIPE, is_here, new_file
 from localspec.conversion.draft_vocabulary import D2T, Ids, d2t_tensor
 from localspec.conversion.target import Target
-from localspec.errors import InvalidValueError
+from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.gguf.block_heads import DFLASH, DFLASH2, DSPARK
 from localspec.gguf.check import check_drafter
+from localspec.gguf.fingerprint import fingerprint as content_of
 from localspec.gguf.heads import EAGLE3, MTP, kind_of, require_fitting
 from localspec.gguf.matrix_heads import KINDS as MATRIX_KINDS
 from localspec.gguf.reader import Array, Header, TensorInfo, display_name, read_header
 from localspec.gguf.weights import Weights
 from localspec.gguf.writer import Bytes, TensorData, TensorType, write_gguf
+from localspec.hub.store import repository_of
 from localspec.loading.fingerprints import fingerprint
+from localspec.models.trained_drafters import default_folder
 
 TRIMMABLE = (EAGLE3, DFLASH, DFLASH2, DSPARK)
 SOURCE = "localspec.trimmed.source"
@@ -72,6 +75,15 @@ class DraftHead:
         self.ids: Ids = np.arange(target.n_vocab, dtype=np.int64)
         if table:
             self.ids = self._weights.data(table).view("<i8").astype(np.int64)
+            self._require_different()
+
+    def _require_different(self) -> None:
+        tokens, counts = np.unique(self.ids, return_counts=True)
+        if counts.max(initial=0) > 1:
+            raise ModelLoadError(
+                f"{self.name} is broken: its d2t names token {tokens[counts.argmax()]} "
+                f"{counts.max()} times; download it again, or convert it anew"
+            )
 
     @property
     def output(self) -> tuple[Weights, TensorInfo]:
@@ -109,13 +121,14 @@ def trim(
     counts: how often each token of the target occurs in the texts that matter. Among tokens that
     occur equally often, the first in the vocabulary is kept: vocabularies begin with what is
     frequent. needed: tokens that are kept in any case. tokens: how many are kept; None is a
-    quarter, at most 32768. out: None is a file beside the head.
+    quarter, at most 32768. out: None is a file beside the head, or of one in the Hub's cache, into
+    which nothing is written, among localspec's drafters.
 
     Raises InvalidValueError for a number that makes no sense, or a file that is there.
     """
     count = default_tokens(head, needed) if tokens is None else tokens
     rows = chosen_rows(head, counts, needed, count)
-    path = out or beside(head.path) / f"{head.path.stem}-{count}-tokens.gguf"
+    path = out or _default_path(head.path, count)
     if path.exists() and path.samefile(head.path):
         raise InvalidValueError(f"output is {path}, which is the head itself; name another file")
     request = [_REVISION, fingerprint(head.path), head.ids[rows].tolist()]
@@ -131,6 +144,13 @@ def trim(
     if found.written:
         _write(head, rows, path, recipe)
     return found
+
+
+def _default_path(head: Path, count: int) -> Path:
+    if repository_of(head):
+        # Files of several repositories may have one name.
+        return default_folder() / f"{head.stem}-{content_of(head)[:8]}-{count}-tokens.gguf"
+    return head.parent / f"{head.stem}-{count}-tokens.gguf"
 
 
 def trim_in_place(path: Path, target: Target, counts: NDArray[np.int64]) -> None:

@@ -106,7 +106,7 @@ class RemoteRepository:
 
     def _described(self, chosen: Repository, names: ModelFiles) -> RemoteModel:
         files = tuple(_remote_file(self.siblings[path], self.id) for path in names.paths)
-        hashes = frozenset(map(_hash, self.siblings.values()))
+        hashes = frozenset(_as_listed(each).etag for each in self.siblings.values())
         return RemoteModel(chosen, self.commit, names, files, hashes, self.new_name)
 
 
@@ -190,15 +190,18 @@ def _name_in(names: ModelFiles, quant: str | None) -> str | None:
     return quant if by_path else names.quant or quant
 
 
-def _hash(sibling: RepoSibling) -> str:
-    return (sibling.lfs and sibling.lfs.sha256) or sibling.blob_id or ""
+def _as_listed(sibling: RepoSibling) -> RemoteFile:
+    """Return a file as it is listed, whatever the Hub says of it."""
+    lfs = sibling.lfs
+    size = lfs.size if lfs else sibling.size
+    sha256 = lfs.sha256 if lfs else None
+    return RemoteFile(sibling.rfilename, size or 0, sha256, sibling.blob_id or "")
 
 
 def _remote_file(sibling: RepoSibling, repository: str) -> RemoteFile:
     """Return a listed file. Raises BadFileError for a path that is not safe on this disk."""
-    path, lfs = sibling.rfilename, sibling.lfs
-    size = lfs.size if lfs else sibling.size
-    file = RemoteFile(path, size or 0, lfs.sha256 if lfs else None, sibling.blob_id or "")
+    file = _as_listed(sibling)
+    path = file.path
     odd = not path.isprintable() or "\\" in path or ":" in path
     if odd or not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise BadFileError(

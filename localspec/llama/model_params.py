@@ -15,18 +15,27 @@ from localspec.llama.placement import LOAD_MODES, SPLIT_MODES, Placement, is_add
 from localspec.llama.workers import Worker, connect
 from localspec.workers.address import parse_address
 
-_SPLIT_MODES = {
-    "layer": llama_cpp.LLAMA_SPLIT_MODE_LAYER,
-    "row": llama_cpp.LLAMA_SPLIT_MODE_ROW,
-}
-_LOAD_MODES = {
-    "auto": llama_cpp.LLAMA_LOAD_MODE_AUTO,
-    "none": llama_cpp.LLAMA_LOAD_MODE_NONE,
-    "mmap": llama_cpp.LLAMA_LOAD_MODE_MMAP,
-    "mlock": llama_cpp.LLAMA_LOAD_MODE_MLOCK,
-    "mmap+mlock": llama_cpp.LLAMA_LOAD_MODE_MMAP_MLOCK,
-    "dio": llama_cpp.LLAMA_LOAD_MODE_DIRECT_IO,
-}
+_SPLIT_MODES = dict(
+    zip(
+        SPLIT_MODES,
+        (llama_cpp.LLAMA_SPLIT_MODE_LAYER, llama_cpp.LLAMA_SPLIT_MODE_ROW),
+        strict=True,
+    )
+)
+_LOAD_MODES = dict(
+    zip(
+        LOAD_MODES,
+        (
+            llama_cpp.LLAMA_LOAD_MODE_AUTO,
+            llama_cpp.LLAMA_LOAD_MODE_NONE,
+            llama_cpp.LLAMA_LOAD_MODE_MMAP,
+            llama_cpp.LLAMA_LOAD_MODE_MLOCK,
+            llama_cpp.LLAMA_LOAD_MODE_MMAP_MLOCK,
+            llama_cpp.LLAMA_LOAD_MODE_DIRECT_IO,
+        ),
+        strict=True,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
     settings = settings_of(
         body,
         service.usual,
+        service.tokens,
         max_tokens=most_tokens(body, "max_tokens", context=service.engine.context),
         stop=[each for each in body.texts("stop_sequences") if each] or None,
         schema=_schema(output),

@@ -21,7 +21,8 @@ class Asked:
     one_call: whether the text ends with its first call. thinking_budget: the most tokens of
     reasoning; None: no limit. answer_grammar: what the text must satisfy behind reasoning that the
     budget has ended, where the settings have a grammar for both. wordings: the conversation in the
-    chat templates of drafters that have their own, by the model's file.
+    chat templates of drafters that have their own, by the model's file. shows_progress: whether the
+    reply says how far the prompt is read.
     """
 
     prompt: tuple[int, ...]
@@ -36,3 +37,4 @@ class Asked:
     thinking_budget: int | None = None
     answer_grammar: str | None = None
     wordings: Mapping[Path, str] = field(default_factory=dict)
+    shows_progress: bool = False

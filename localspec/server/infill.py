@@ -46,7 +46,7 @@ def read(body: Fields, service: Service) -> InfillRequest:
         body.text("input_suffix") or "",
         body.text("prompt") or "",
         [_snippet(each) for each in body.objects("input_extra")],
-        form.settings(_without_order(body), service.usual, USUAL_TOKENS),
+        form.settings(_without_order(body), service, USUAL_TOKENS),
         choices,
         form,
     )

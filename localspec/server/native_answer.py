@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from localspec.engine.generation import Token
-from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.generation_config import GenerationConfig
 from localspec.sampling.request_members import request_members
 from localspec.server.asked import Asked
 from localspec.server.errors import JSON
@@ -17,6 +17,7 @@ from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import merged
 from localspec.server.options import most_tokens, settings_of
+from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 
@@ -32,6 +33,7 @@ class Form:
     many milliseconds a text ends at the next line. least_indent: a text ends before a line that is
     indented less, its first line aside. fields: the members that are wanted; none: all.
     shows_timings: whether each part of a stream says how the text was written so far.
+    shows_progress: whether parts of a stream say how far the prompt is read.
     """
 
     reads_only: bool
@@ -41,6 +43,7 @@ class Form:
     stream: bool
     shows_tokens: bool
     shows_timings: bool
+    shows_progress: bool
 
     @classmethod
     def of(cls, body: Fields) -> "Form":
@@ -54,9 +57,10 @@ class Form:
             bool(body.flag("stream")),
             bool(body.flag("return_tokens")),
             bool(body.flag("timings_per_token")),
+            asks_for_progress(body),
         )
 
-    def settings(self, body: Fields, usual: GenerationOptions, context: int) -> GenerationConfig:
+    def settings(self, body: Fields, service: Service, context: int) -> GenerationConfig:
         """The settings of a request; `context` tokens where it does not say. Raises ApiError."""
         most = 1
         if not self.reads_only:
@@ -65,7 +69,14 @@ class Form:
         name = "n_probs" if "n_probs" in body else "logprobs"
         top = body.whole(name, 0, _MOST_PROBABILITIES) or 0
         rest = Fields({name: value for name, value in body.values.items() if name != "n_probs"})
-        return settings_of(rest, usual, max_tokens=most, logprobs=top > 0, top_logprobs=top or None)
+        return settings_of(
+            rest,
+            service.usual,
+            service.tokens,
+            max_tokens=most,
+            logprobs=top > 0,
+            top_logprobs=top or None,
+        )
 
     def require_one(self, body: Fields, texts: int) -> None:
         """Raise ApiError for what ends a text early where a request asks for several."""
@@ -107,11 +118,20 @@ class NativeAnswer:
 
     async def _parts(self) -> AsyncGenerator[JSON]:
         written: dict[int, _Written] = defaultdict(_Written)
-        async with aclosing(merged(self._service, self._prompts, self._choices)) as deltas:
+        texts = merged(
+            self._service,
+            self._prompts,
+            self._choices,
+            shows_progress=self._form.shows_progress,
+        )
+        async with aclosing(texts) as deltas:
             async for number, reply, delta in deltas:
                 own = written[number]
                 if delta is None:
                     yield self._last(number, reply, own)
+                    continue
+                if delta.progress:
+                    yield {**self._part(number, reply, own), **delta.progress.members()}
                     continue
                 if self._form.reads_only:
                     continue

@@ -6,16 +6,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from localspec.generation_config import GenerationConfig
-from localspec.server.errors import JSON, ApiError
+from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.native_answer import Form, NativeAnswer
-from localspec.server.openai_parts import choices_of
+from localspec.server.openai_parts import choices_of, require_few
 from localspec.server.service import Service
 from localspec.server.thinking_budget import refuse_budget
 
 # A prompt is a text, or tokens and texts in a row.
 Prompt = str | Sequence[int | str]
-_MOST_PROMPTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ def read(body: Fields, service: Service) -> NativeRequest:
     form, choices = Form.of(body), choices_of(body)
     prompts, is_list = _prompts(body)
     form.require_one(body, len(prompts) * choices)
-    settings = form.settings(body, service.usual, service.engine.context)
+    settings = form.settings(body, service, service.engine.context)
     return NativeRequest(prompts, is_list or choices > 1, settings, choices, form)
 
 
@@ -52,10 +51,7 @@ def _prompts(body: Fields) -> tuple[list[Prompt], bool]:
         return [given], False
     if not isinstance(given, list) or not given or not all(map(_is_prompt, given)):
         raise body.wrong("prompt", "a text, a list of tokens and texts, or a list of these")
-    if len(given) > _MOST_PROMPTS:
-        raise ApiError(
-            400, f"there are {len(given)} prompts; send {_MOST_PROMPTS} at most", param="prompt"
-        )
+    require_few(given)
     return given, True
 
 

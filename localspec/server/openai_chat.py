@@ -16,6 +16,7 @@ from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import choices_of, finish_reason, merged, usage
 from localspec.server.options import most_tokens, refuse, settings_of
+from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 from localspec.server.thinking import thinking_options
@@ -52,6 +53,7 @@ class ChatRequest:
     stream: bool
     include_usage: bool
     timings_per_token: bool
+    shows_progress: bool
     origins: bool
 
 
@@ -70,6 +72,7 @@ def read(body: Fields, service: Service) -> ChatRequest:
     settings = settings_of(
         body,
         service.usual,
+        service.tokens,
         max_tokens=most_tokens(
             body,
             *("max_completion_tokens", "max_tokens", "n_predict"),
@@ -90,6 +93,7 @@ def read(body: Fields, service: Service) -> ChatRequest:
         bool(body.flag("stream")),
         bool(stream_options and stream_options.flag("include_usage")),
         bool(body.flag("timings_per_token")),
+        asks_for_progress(body),
         bool(ours and ours.flag("origins")),
     )
 
@@ -223,7 +227,8 @@ async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]
     head = _head(service, "chat.completion.chunk")
     replies: dict[int, Reply] = {}
     calls = [_Calls() for _ in range(request.choices)]
-    async with aclosing(merged(service, [asked], request.choices)) as deltas:
+    texts = merged(service, [asked], request.choices, shows_progress=request.shows_progress)
+    async with aclosing(texts) as deltas:
         async for number, reply, delta in deltas:
             if number not in replies:
                 replies[number] = reply
@@ -234,6 +239,9 @@ async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]
                 last = _part(number, {}, reason)
                 extra = {} if request.include_usage else speculation(reply)
                 yield {**head, "choices": [last], **extra}
+                continue
+            if delta.progress:
+                yield {**head, "choices": [_part(number, {})], **delta.progress.members()}
                 continue
             chosen = _delta(number, delta, calls[number])
             if request.origins and delta.token:

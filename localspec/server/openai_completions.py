@@ -13,15 +13,15 @@ from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import CompletionLogprobs
-from localspec.server.openai_parts import choices_of, finish_reason, merged, usage
+from localspec.server.openai_parts import choices_of, finish_reason, merged, require_few, usage
 from localspec.server.options import most_tokens, refuse, settings_of
+from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Reply
 from localspec.server.service import Service
 from localspec.server.thinking_budget import refuse_budget
 
 # Where no number is given: OpenAI's 16 cuts most texts, and the context may be large.
 USUAL_TOKENS = 256
-_MOST_PROMPTS = 64
 # Members of llama-server that end a text, or that its chats alone have.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "t_max_predict_ms": (-1, 0),
@@ -44,6 +44,7 @@ class CompletionRequest:
     stream: bool
     include_usage: bool
     timings_per_token: bool
+    shows_progress: bool
 
 
 def read(body: Fields, service: Service) -> CompletionRequest:
@@ -60,6 +61,7 @@ def read(body: Fields, service: Service) -> CompletionRequest:
     settings = settings_of(
         body,
         service.usual,
+        service.tokens,
         max_tokens=most_tokens(
             body, "max_tokens", "max_completion_tokens", "n_predict", context=USUAL_TOKENS
         ),
@@ -75,6 +77,7 @@ def read(body: Fields, service: Service) -> CompletionRequest:
         bool(body.flag("stream")),
         bool(stream_options and stream_options.flag("include_usage")),
         bool(body.flag("timings_per_token")),
+        asks_for_progress(body),
     )
 
 
@@ -88,10 +91,7 @@ def _prompts(body: Fields) -> list[Any]:
         raise wrong
     if all(isinstance(each, int) and not isinstance(each, bool) for each in given):
         return [given]
-    if len(given) > _MOST_PROMPTS:
-        raise ApiError(
-            400, f"there are {len(given)} prompts; send {_MOST_PROMPTS} at most", param="prompt"
-        )
+    require_few(given)
     for each in given:
         ids = isinstance(each, list) and all(type(token) is int for token in each)
         if not (isinstance(each, str) or ids):
@@ -130,7 +130,8 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
     head, found = _head(service), dict[int, Reply]()
     prompts = await _asked(request, service)
     lists = [CompletionLogprobs(service) for _ in range(len(prompts) * request.choices)]
-    async with aclosing(merged(service, prompts, request.choices)) as deltas:
+    texts = merged(service, prompts, request.choices, shows_progress=request.shows_progress)
+    async with aclosing(texts) as deltas:
         async for number, reply, delta in deltas:
             if number not in found:
                 found[number] = reply
@@ -141,6 +142,10 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
                 last = _choice(number, "", finish_reason(reply), None)
                 extra = {} if request.include_usage else speculation(reply)
                 yield {**head, "choices": [last], **extra}
+                continue
+            if delta.progress:
+                nothing = _choice(number, "", None, None)
+                yield {**head, "choices": [nothing], **delta.progress.members()}
                 continue
             logprobs = None
             if request.settings.logprobs and delta.token:

@@ -2,20 +2,30 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 
 from localspec.server.asked import Asked
-from localspec.server.errors import JSON
+from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.reply import Delta, Reply, with_seed
 from localspec.server.service import Service
 
 _MOST_CHOICES = 16
+_MOST_PROMPTS = 64
 _REASONS = {"eos": "stop", "stop": "stop", "length": "length", "context": "length"}
 
 
 def choices_of(body: Fields) -> int:
     """How many answers are asked for."""
     return body.whole("n_cmpl" if "n_cmpl" in body else "n", 1, _MOST_CHOICES) or 1
+
+
+def require_few(prompts: Sequence[object]) -> None:
+    """Raise ApiError for more prompts than a request may have."""
+    if len(prompts) > _MOST_PROMPTS:
+        raise ApiError(
+            400, f"there are {len(prompts)} prompts; send {_MOST_PROMPTS} at most", param="prompt"
+        )
 
 
 def finish_reason(reply: Reply, *, calls: bool = False) -> str:
@@ -28,13 +38,14 @@ def finish_reason(reply: Reply, *, calls: bool = False) -> str:
 
 
 async def merged(
-    service: Service, prompts: Sequence[Asked], choices: int
+    service: Service, prompts: Sequence[Asked], choices: int, *, shows_progress: bool = False
 ) -> AsyncGenerator[tuple[int, Reply, Delta | None]]:
     """The deltas of all texts as they come: (number, reply, delta); None ends a text.
 
     Choice c of prompt p has the number p * choices + c, and a seed of its own. The choices of a
     prompt begin once the first has read it. Of several prompts, as many are written at once as
-    leave one slot to other requests. The first error ends all texts.
+    leave one slot to other requests. The first error ends all texts. shows_progress: whether deltas
+    say how far the prompts are read.
     """
     slots, count = len(service.pool.slots), len(prompts) * choices
     has_read = [asyncio.Event() for _ in prompts]
@@ -43,14 +54,15 @@ async def merged(
 
     async def write(number: int) -> None:
         place, choice = divmod(number, choices)
-        asked = with_seed(prompts[place], choice)
+        asked = replace(with_seed(prompts[place], choice), shows_progress=shows_progress)
         try:
             if choice:
                 await has_read[place].wait()
             async with turns, service.reply(asked, is_choice=number > 0) as reply:
                 async with reply.deltas() as deltas:
                     async for delta in deltas:
-                        has_read[place].set()
+                        if delta.progress is None:
+                            has_read[place].set()
                         await arrived.put((number, reply, delta))
                 has_read[place].set()
                 await arrived.put((number, reply, None))

@@ -76,6 +76,7 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
     settings = settings_of(
         body,
         service.usual,
+        service.tokens,
         max_tokens=most_tokens(body, "max_output_tokens", context=service.engine.context),
         response_format=_format(body),
     )

@@ -8,7 +8,7 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
-from localspec.server.logit_bias import logit_bias
+from localspec.server.logit_bias import Tokenize, logit_bias
 from localspec.server.sampler_order import settings_of_order
 
 # Characters of a grammar or schema: as many as OpenAI allows.
@@ -44,11 +44,13 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
 }
 
 
-def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> GenerationConfig:
+def settings_of(
+    body: Fields, usual: GenerationOptions, tokenize: Tokenize, **given: Any
+) -> GenerationConfig:
     """The settings that a body asks for. given: settings that the protocol has read itself.
 
-    A setting that the body leaves out is the `usual` one, else the GGUF's, else the default. Raises
-    ApiError.
+    tokenize: the model's, for a bias of texts. A setting that the body leaves out is the `usual`
+    one, else the GGUF's, else the default. Raises ApiError.
     """
     refuse(body, _NOT_HERE)
     if (body.number("adaptive_target") or 0) > 0 or body.values.get("adaptive_target") == 0:
@@ -72,7 +74,7 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
         "xtc_threshold": body.number("xtc_threshold", 0, 1),
         "seed": _seed(body),
         "stop": [each for each in body.texts("stop") if each] or None,  # "" is the end of no text
-        "logit_bias": logit_bias(body),
+        "logit_bias": logit_bias(body, tokenize),
         "ignore_eos": body.flag("ignore_eos"),
         "min_tokens": body.whole("min_tokens", 0),
         "grammar": body.text("grammar") or None,  # "" is none

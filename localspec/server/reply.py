@@ -20,16 +20,21 @@ from localspec.generation_config import GenerationConfig
 from localspec.llama.model import Model
 from localspec.sampling.keyed_hash import derive_seed
 from localspec.server.asked import Asked
+from localspec.server.prompt_progress import PromptProgress, prompt_progress
 from localspec.server.tool_calls import CallEnded, Event, Reasoning, ReasoningCalls, Text
 from localspec.stats import Stats
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What a token adds. token: None for what was held back until the end."""
+    """What a token adds. token: None for what was held back until the end.
+
+    progress: how far the prompt is read; such a delta comes before the first token, with no text.
+    """
 
     token: Token | None
     events: tuple[Event, ...] = ()
+    progress: PromptProgress | None = None
 
     @property
     def thought(self) -> str:
@@ -63,6 +68,8 @@ class Reply:
         self._slot = slot
         self._has_called = False
         self._is_full = False
+        # The tokens of the prompt that were in the cache.
+        self._cached = 0
         self._stopped = stopped
         # The tokens behind the prompt, those of a closing tag included.
         self._written: list[int] = []
@@ -158,6 +165,9 @@ class Reply:
     def _part(self, cancelled: Callable[[], bool]) -> Generator[Delta, None, bool]:
         """Write until the text ends, or the budget of its reasoning; whether it is the latter."""
         with self._start(cancelled) as running:
+            if self.asked.shows_progress and not self._written:
+                for progress in prompt_progress(running, self._cached):
+                    yield Delta(None, progress=progress)
             for token in running:
                 yield self._delta(token)
                 if self._has_called and self.asked.one_call:
@@ -187,7 +197,7 @@ class Reply:
             started.commit_at_most(self.thinking_budget.room)
             self.generation = started
             # The first pass is requested before a long prompt of another text gets the lock again.
-            next(started.reading(), None)
+            self._cached, _ = next(started.reading(), (0, 0))
         return started
 
     def _settings_of_rest(self, position: int) -> GenerationConfig:

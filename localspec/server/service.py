@@ -111,7 +111,9 @@ class Service:
             self._pieces[token] = self.engine.model.piece(token)
         return self._pieces[token]
 
-    def tokens(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+    def tokens(
+        self, text: str, *, add_special: bool = False, parse_special: bool = False
+    ) -> list[int]:
         """The tokens of a text, as in `Model.tokenize`. Raises InvalidValueError."""
         model = self.engine.model
         return text_tokens(

@@ -142,6 +142,27 @@ def test_another_repository_does_not_come_into_the_folder_of_the_renamed_one(
     assert loaded(shell) == str(path) and pull(shell)[0] == path
 
 
+def test_a_name_in_between_that_another_repository_got_is_no_name_of_the_renamed_one(
+    shell: Shell, hub: Hub, mended: Path
+) -> None:
+    """The repository was renamed twice, and nobody has asked by the name in between since then."""
+    between = "zoo/python-GGUF"
+    first, _ = pull(shell)
+    rename(hub, SNAKE, between)
+    pull(shell)
+    assert shell("show", f"{between}:Q8_0").code == 0
+    rename(hub, between, "zoo/cobra-GGUF")
+    reuse(hub, between, Repo({FILE: mended}))
+    done = pull_as(shell, between)
+    assert f"{between} is another repository on the Hub now, and no longer {SNAKE.lower()}" in (
+        done.err
+    )
+    other = Path(done.out.strip())
+    assert other.read_bytes() == mended.read_bytes() and other.parent != first.parent
+    assert loaded(shell) == str(first)
+    assert "is another repository" not in pull_as(shell, between).err
+
+
 def test_what_another_repository_lacks_is_still_here_under_the_name_it_was_pulled_as(
     shell: Shell, hub: Hub
 ) -> None:

@@ -12,6 +12,7 @@ from localspec.cli.config_edit import with_value
 from localspec.cli.main import localspec as commands
 from localspec.cli.settings import SETTINGS, CommandDefaults, Settings
 from localspec.errors import InvalidValueError
+from localspec.loading.config import RuntimeConfig
 from localspec.memory.kv_types import KV_TYPES
 from localspec.models import registry
 
@@ -67,11 +68,25 @@ def test_settings_scale_rotations(cli: Run, file: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("LOCALSPEC_ROPE_SCALE", "much")
     done = cli(*ASK)
     assert done.code == 2
-    assert "LOCALSPEC_ROPE_SCALE is 'much'; it must be a number of at least 1" in done.err
+    assert "is 'much'; it must be a number of at least 1 and at most 1000" in done.err
     monkeypatch.setenv("LOCALSPEC_ROPE_SCALE", "2")
     done = cli(*ASK, "--rope-scaling", "ntk")
     assert done.code == 2
     assert "--rope-scaling is 'ntk'; it must be one of none, linear, yarn" in done.err
+
+
+@pytest.mark.parametrize(
+    "name", ["rope_scale", "rope_freq_base", "yarn_orig_ctx", "draft_rope_scale"]
+)
+def test_rotations_have_the_bounds_of_the_command_line(name: str, file: Path) -> None:
+    most = SETTINGS[name].most or 0
+    RuntimeConfig.of(**{name: most})
+    with pytest.raises(InvalidValueError, match=name):
+        RuntimeConfig.of(**{name: most + 1 if most < 1e9 else 10 * most})
+    for value in (int(most) + 1, "inf"):
+        file.write_text(f"{name} = {value}\n")
+        with pytest.raises(InvalidValueError, match=rf"config.toml: {name} is .* at most"):
+            Settings().find(name)
 
 
 def test_config_says_where_each_is_from(

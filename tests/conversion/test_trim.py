@@ -16,8 +16,10 @@ from fakes.tiny import N_VOCAB, TURNS
 from localspec.conversion.target import Target
 from localspec.conversion.token_counts import count_ids, count_texts, texts_in
 from localspec.conversion.trim import DraftHead, default_tokens, needed_tokens, trim, trim_in_place
-from localspec.errors import InvalidValueError, LocalspecError
+from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
 from localspec.gguf.reader import read_header
+from localspec.gguf.weights import Weights
+from localspec.models.trained_drafters import default_folder
 
 MAPS = Path("/proc/self/maps")
 TEXT = [1, 259, 30, 266, 271, 90, 275, 40, 262, 3, 270, 261]
@@ -149,6 +151,35 @@ def test_the_head_itself_is_never_replaced(tmp_path: Path, target: Target) -> No
     with pytest.raises(InvalidValueError, match="exists and is another file"):
         trim(DraftHead(path, target), counts_of(), {1}, 20, other)
     assert other.read_bytes() == b"mine"
+
+
+def test_a_head_of_the_hubs_cache_is_trimmed_among_localspecs_drafters(
+    tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("localspec.conversion.trim.repository_of", lambda _: "zoo/head")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    paths = []
+    for shape in [*SHAPES][:2]:
+        (tmp_path / shape).mkdir()
+        head = write_head(tmp_path / shape / "head.gguf", SHAPES[shape])
+        paths.append(trim(DraftHead(head, target), counts_of(259), {2}, 40).path)
+        assert trim(DraftHead(head, target), counts_of(259), {2}, 40).written is False
+    assert len({*paths}) == 2 and {path.parent for path in paths} == {default_folder()}
+    assert not [*Path().iterdir()]
+
+
+def test_a_map_that_names_a_token_twice(tmp_path: Path, target: Target) -> None:
+    head = write_head(tmp_path / "head.gguf", SHAPES[next(iter(SHAPES))])
+    trimmed = trim(DraftHead(head, target), counts_of(259), {2}, 40).path
+    table = next(each for each in read_header(trimmed).tensors if each.name == "d2t")
+    data = Weights(trimmed).data(table).view("<i8").copy()
+    before = data.tobytes()
+    data[7] = data[9]
+    trimmed.write_bytes(trimmed.read_bytes().replace(before, data.tobytes()))
+    with pytest.raises(ModelLoadError, match=f"its d2t names token {data[7]} 2 times"):
+        DraftHead(trimmed, target)
 
 
 def test_in_its_own_file(tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:

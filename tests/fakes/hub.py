@@ -293,7 +293,7 @@ class _HubHandler(_Handler):
     def _information(self, name: str, repo: Repo, commit: str, blobs: bool) -> None:
         files = repo.commits[commit].values()
         about = {
-            "_id": hashlib.sha1(name.encode()).hexdigest()[:24],
+            "_id": repo.identity,
             "id": name,
             "modelId": name,
             "sha": commit,

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,9 @@ class File:
         return {**about, "lfs": lfs} if self.lfs else about
 
 
+_numbers = count(1)
+
+
 class Repo:
     """What a repository holds, and who may see it.
 
@@ -72,6 +76,8 @@ class Repo:
         private: bool = False,
         token: str | None = None,
     ) -> None:
+        # It stays when the repository is renamed.
+        self.identity = f"{next(_numbers):024x}"
         self.gated = gated
         self.private = private
         self.token = token

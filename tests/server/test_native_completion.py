@@ -240,6 +240,31 @@ def test_what_a_client_for_many_servers_sends(strict: Served) -> None:
     assert banned not in other["tokens"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/completion", BODY),
+        ("/v1/completions", {**BODY, "max_tokens": 24}),
+        ("/v1/chat/completions", {**BODY, "messages": [{"role": "user", "content": PROMPT}]}),
+        ("/v1/messages", {**BODY, "messages": [{"role": "user", "content": PROMPT}],
+                          "max_tokens": 24}),
+    ],
+)  # fmt: skip
+def test_a_bias_of_a_text_is_that_of_its_tokens(
+    strict: Served, alone: Engine, path: str, body: dict[str, Any]
+) -> None:
+    def written(**bias: Any) -> str:
+        answer = strict.post(path, {**body, "n_predict": 24, **bias}).json()
+        return json.dumps([answer.get(name) for name in ("content", "choices")])
+
+    text = "ls for"
+    tokens = alone.model.tokenize(text, add_special=False, parse_special=False)
+    assert len(tokens) > 1
+    by_ids = written(logit_bias=[[token, 5] for token in tokens])
+    assert written(logit_bias=[[text, 5]]) == written(logit_bias={text: 5}) == by_ids
+    assert by_ids != written()
+
+
 @pytest.mark.parametrize("temperature", [0, 0.7])
 def test_drafts_change_nothing(strict: Served, temperature: float) -> None:
     plain = completed(strict, temperature=temperature, localspec={"draft": "none"})

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.sampling.params import SamplingParams
 from localspec.server import anthropic_messages, openai_chat, openai_completions, openai_responses
@@ -15,8 +16,17 @@ from localspec.server.fields import Fields
 from localspec.server.options import settings_of
 from localspec.server.stored_responses import StoredResponses
 
+
+def tokens(text: str) -> list[int]:
+    """A token per character, as of a vocabulary."""
+    if not text.isprintable():
+        raise InvalidValueError("no valid Unicode")
+    return [ord(each) for each in text]
+
+
 SERVICE: Any = SimpleNamespace(
     usual={},
+    tokens=tokens,
     require_model=lambda _: None,
     engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
 )
@@ -59,8 +69,9 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
         {"speculative.p_min": 0.5},
         {"speculative": {"n_min": 2}},
         {"logit_bias": {"1" * 5000: 1}},
-        {"logit_bias": {"\u00b2": 1}},
-        {"logit_bias": {"ab": 1}},
+        {"logit_bias": {"-5": 1}},
+        {"logit_bias": {"a" * 120_001: 1}},
+        {"logit_bias": [["\ud800", 1]]},
         {"logit_bias": {"5": 101}},
         {"logit_bias": {"5": float("nan")}},
         {"logit_bias": {"5": True}},
@@ -68,7 +79,7 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
         {"logit_bias": [5, 1]},
         {"logit_bias": [[5]]},
         {"logit_bias": [[5, 1, 2]]},
-        {"logit_bias": [["ab", 1]]},
+        {"logit_bias": [["ab", None]]},
         {"logit_bias": [[True, 1]]},
         {"logit_bias": [[-5, 1]]},
         {"logit_bias": 5},
@@ -76,7 +87,7 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
     ids=lambda body: next(iter(body)),
 )
 def test_what_would_be_lost_is_refused(body: dict[str, Any]) -> None:
-    error = refusal(lambda fields: settings_of(fields, {}), body)
+    error = refusal(lambda fields: settings_of(fields, {}, tokens), body)
     assert next(iter(body)).partition(".")[0] in error.message
 
 
@@ -89,23 +100,23 @@ def test_dry_is_set_as_on_llama_server() -> None:
         "dry_sequence_breakers": ["x"],
     }
     expected = SamplingParams(**{**body, "dry_base": 2.0})
-    assert settings_of(Fields(body), {}).params({}) == expected
-    settings = settings_of(Fields({**body, "dry_base": 0, "dry_sequence_breakers": []}), {})
+    assert settings_of(Fields(body), {}, tokens).params({}) == expected
+    settings = settings_of(Fields({**body, "dry_base": 0, "dry_sequence_breakers": []}), {}, tokens)
     assert settings.params({}).dry_base == 1.75
     assert settings.params({}).dry_sequence_breakers == []
-    off = settings_of(Fields({**body, "samplers": ["top_k", "temperature"]}), {})
+    off = settings_of(Fields({**body, "samplers": ["top_k", "temperature"]}), {}, tokens)
     assert not off.params({}).has_dry
     late = {**body, "samplers": ["top_k", "dry"]}
-    assert refusal(lambda fields: settings_of(fields, {}), late).param == "samplers"
+    assert refusal(lambda fields: settings_of(fields, {}, tokens), late).param == "samplers"
     many = {"dry_sequence_breakers": ["x"] * 65}
-    assert "64 texts" in refusal(lambda fields: settings_of(fields, {}), many).message
+    assert "64 texts" in refusal(lambda fields: settings_of(fields, {}, tokens), many).message
 
 
 def test_xtc_is_set_as_on_llama_server() -> None:
     body = {"xtc_probability": 0.5, "xtc_threshold": 0.2}
-    assert settings_of(Fields(body), {}).params({}) == SamplingParams(**body)
-    assert settings_of(Fields({**body, "samplers": "kxt"}), {}).params({}).has_xtc
-    off = settings_of(Fields({**body, "samplers": ["top_k", "temperature"]}), {})
+    assert settings_of(Fields(body), {}, tokens).params({}) == SamplingParams(**body)
+    assert settings_of(Fields({**body, "samplers": "kxt"}), {}, tokens).params({}).has_xtc
+    off = settings_of(Fields({**body, "samplers": ["top_k", "temperature"]}), {}, tokens)
     recommended = {"general.sampling.xtc_probability": 0.5}
     assert not off.params(recommended).has_xtc
 
@@ -113,9 +124,11 @@ def test_xtc_is_set_as_on_llama_server() -> None:
 def test_what_changes_nothing_is_not_refused() -> None:
     """Programs that know many samplers send each of them, switched off."""
     off = {"mirostat": 0, "typ_p": 1, "lora": []}
-    settings = settings_of(Fields({**off, "top_n_sigma": -1.0, "json_schema": None}), {})
+    settings = settings_of(Fields({**off, "top_n_sigma": -1.0, "json_schema": None}), {}, tokens)
     assert settings.depth is None
-    settings_of(Fields({"adaptive_target": -0.01, "adaptive_decay": 0.9, "min_keep": 0}), {})
+    settings_of(
+        Fields({"adaptive_target": -0.01, "adaptive_decay": 0.9, "min_keep": 0}), {}, tokens
+    )
 
 
 ALL = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"]
@@ -143,7 +156,7 @@ def test_the_samplers_that_a_list_names_are_on(
 ) -> None:
     """In their order here; the others are off, those that a GGUF recommends too."""
     metadata = {"general.sampling.penalty_repeat": 1.5, "general.sampling.penalty_last_n": 64}
-    settings = settings_of(Fields(body), {})
+    settings = settings_of(Fields(body), {}, tokens)
     expected = GenerationConfig.of(repeat_penalty=1.0, **changed).params(metadata)
     found = settings.params(metadata)
     if {"penalties", "e"} & {*body["samplers"]}:
@@ -153,7 +166,7 @@ def test_the_samplers_that_a_list_names_are_on(
 
 def test_one_drafter_may_be_named_twice() -> None:
     body = {"draft_model": "suffix", "localspec": {"draft": "suffix"}}
-    assert settings_of(Fields(body), {}).drafter == "suffix"
+    assert settings_of(Fields(body), {}, tokens).drafter == "suffix"
 
 
 def test_a_schema_beside_the_other_members() -> None:
@@ -172,18 +185,18 @@ def test_a_schema_beside_the_other_members() -> None:
 
 
 def test_an_empty_stop_string_ends_no_text() -> None:
-    assert settings_of(Fields({"stop": [""]}), {}).stop == ()
-    assert settings_of(Fields({"stop": ["", "x"]}), {}).stop == ("x",)
+    assert settings_of(Fields({"stop": [""]}), {}, tokens).stop == ()
+    assert settings_of(Fields({"stop": ["", "x"]}), {}, tokens).stop == ("x",)
 
 
 def test_names_of_other_servers() -> None:
     body = {"repetition_penalty": 1.5, "repeat_last_n": 9, "speculative": {"n_max": 3}}
-    settings = settings_of(Fields(body), {})
+    settings = settings_of(Fields(body), {}, tokens)
     assert settings.params({}).repeat_penalty == 1.5
     assert settings.params({}).penalty_window == 9
     assert settings.depth == 3
-    assert settings_of(Fields({"speculative.n_max": 2}), {}).depth == 2
-    assert settings_of(Fields({"speculative": {"type": "none"}}), {}).depth == 0
+    assert settings_of(Fields({"speculative.n_max": 2}), {}, tokens).depth == 2
+    assert settings_of(Fields({"speculative": {"type": "none"}}), {}, tokens).depth == 0
 
 
 @pytest.mark.parametrize(
@@ -243,13 +256,19 @@ def test_members_of_completions_that_are_not_here(name: str) -> None:
         ({"5": 1, "7": -100}, {5: 1.0, 7: float("-inf")}),
         ([[5, 1.5], [7, False], [8, -100]], {5: 1.5, 7: float("-inf"), 8: float("-inf")}),
         ({"5": False}, {5: float("-inf")}),
+        ([["ab", 1.5], ["", 3]], {97: 1.5, 98: 1.5}),
+        ({"ab": -2, " 7": 1}, {97: -2.0, 98: -2.0, 7: 1.0}),
+        ([["5", 1]], {53: 1.0}),
+        ([["aba", 1], [97, 0.5], ["b", False]], {97: 2.5, 98: float("-inf")}),
         ([], {}),
         ({}, {}),
         (None, {}),
     ],
 )
 def test_biases_in_the_forms_of_clients(given: Any, bias: dict[int, float]) -> None:
-    assert dict(settings_of(Fields({"logit_bias": given}), {}).params({}).logit_bias) == bias
+    assert (
+        dict(settings_of(Fields({"logit_bias": given}), {}, tokens).params({}).logit_bias) == bias
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,13 +280,13 @@ def test_biases_in_the_forms_of_clients(given: Any, bias: dict[int, float]) -> N
     ],
 )
 def test_xtc_may_stand_anywhere_while_it_is_off(body: dict[str, Any], usual: Any) -> None:
-    settings_of(Fields(body), usual)
+    settings_of(Fields(body), usual, tokens)
     with pytest.raises(ApiError, match="samplers"):
-        settings_of(Fields({**body, "xtc_threshold": 0.1}), {"xtc_probability": 0.2})
+        settings_of(Fields({**body, "xtc_threshold": 0.1}), {"xtc_probability": 0.2}, tokens)
 
 
 def test_an_empty_grammar_is_none() -> None:
-    assert settings_of(Fields({"grammar": ""}), {}).is_free
+    assert settings_of(Fields({"grammar": ""}), {}, tokens).is_free
 
 
 def test_members_of_chats_that_change_nothing() -> None:

@@ -86,7 +86,8 @@ def test_a_continued_session_keeps_drafters_and_sampling(home: Path) -> None:
     assert options.session_options == {"thinking_budget": 5}
     options = continued(settings, model, session_options={"thinking_budget": 0}, chat_template="y")
     assert options.session_options == {"thinking_budget": 0}
-    assert (options.chat_template, options.notes) == ("y", ())
+    other = "this conversation was begun with another chat template"
+    assert (options.chat_template, options.notes) == ("y", (other,))
     assert continued(settings, model, model=drafter).chat_template is None
     assert continued(replace(settings, drop_oldest=True), model).drop_oldest
 

@@ -150,7 +150,9 @@ class PlainEventHandler:
     def _model_ready(self, event: ModelReady) -> None:
         before, self._chat.ready = self._chat.ready, event
         # One that was given for another model is not used any more.
-        self._chat.settings = replace(self._chat.settings, chat_template=event.chat_template)
+        self._chat.settings = replace(
+            self._chat.settings, chat_template=event.chat_template, runtime=event.runtime
+        )
         for line in event.notes:
             self._note_once(line)
         if before != event:

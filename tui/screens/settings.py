@@ -20,6 +20,7 @@ from localspec.generation_config import GenerationConfig
 from localspec.models import registry
 from localspec.models.inventory import InventoryEntry, model_inventory
 from localspec.utils.format import format_bytes
+from localspec_tui.engine_events import ModelReady
 from localspec_tui.labels import model_label
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.widgets.key_bar import KeyBar
@@ -81,10 +82,11 @@ class ChatSettings:
     drop_oldest: bool = False
     session_options: Mapping[str, Any] = field(default_factory=dict)
 
-    def saved(self, chat_template: str | None) -> SessionSettings:
-        """What is saved of it with a session."""
-        values = self.drop_oldest, self.session_options, chat_template
-        return SessionSettings(self.draft, self.sampling, *values)
+    def saved(self, ready: ModelReady | None) -> SessionSettings:
+        """What is saved of it with a session. ready: the loaded model, if there is one."""
+        values = self.draft, self.sampling, self.drop_oldest, self.session_options
+        given = (ready.chat_template, ready.runtime) if ready else ()
+        return SessionSettings(*values, *given)
 
     def continued(self, saved: SessionSettings) -> "ChatSettings":
         """The same model and drafters with all else as it was saved with a session."""
