@@ -108,6 +108,14 @@ class AnswerStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerEdited:
+    """A text of the user was put beside an answer. turn: with this text. original: the answer."""
+
+    turn: Turn
+    original: Turn
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationChanged:
     """Another branch was chosen, or another conversation was opened. turns: its active branch."""
 
@@ -157,6 +165,7 @@ EngineEvent = (
     | CommandFailed
     | QuestionAsked
     | AnswerStarted
+    | AnswerEdited
     | ConversationChanged
     | Comparison
 )

@@ -17,11 +17,11 @@ from localspec.utils.format import counted
 from localspec_tui.completion import completion, objection
 from localspec_tui.conversation_switch import ConversationSwitch
 from localspec_tui.dialogs import Dialogs
-from localspec_tui.editor import edit_outside
 from localspec_tui.event_handler import EngineEventHandler
 from localspec_tui.figures import RegularUpdates, show_figures
 from localspec_tui.message_history import HISTORY_LENGTH, MessageHistory
 from localspec_tui.outbox import Outbox
+from localspec_tui.outside_editor import edit_outside
 from localspec_tui.screen_commands import SlashCommands
 from localspec_tui.slash_commands import as_typed, is_command
 from localspec_tui.unsent_text import UnsentText
@@ -88,7 +88,7 @@ class ChatScreen(Screen[None]):
         self.history = MessageHistory(self._earlier_messages)
         # Its text is saved at the end, when the widget is not on the screen any more.
         self.composer = Composer(
-            completion, objection, self.outbox.take_last, self.history, id="composer"
+            completion, self._objection, self.outbox.take_last, self.history, id="composer"
         )
         # Looked up for each token, and faster so than by a query.
         self.view = ConversationView(self._make_turn_view, id="conversation")
@@ -158,7 +158,8 @@ class ChatScreen(Screen[None]):
 
     @on(Composer.Sent)
     def _send(self, event: Composer.Sent) -> None:
-        self.history.add(event.text)
+        if not self.unsent.edits_answer:
+            self.history.add(event.text)
         edited = self.unsent.end_edit()
         if edited and edited in self.conversation.turns:
             self.outbox.edit(edited, event.text)
@@ -182,6 +183,10 @@ class ChatScreen(Screen[None]):
             # The archive says what is wrong with it where it matters more.
             return ()
 
+    def _objection(self, text: str) -> str | None:
+        """Why a text should not be sent as it is; an answer attaches no files."""
+        return None if self.unsent.edits_answer else objection(text)
+
     @on(Composer.Objected)
     def _say_objection(self, event: Composer.Objected) -> None:
         self.view.note(event.problem, warning=True)
@@ -193,7 +198,7 @@ class ChatScreen(Screen[None]):
 
     @on(ConversationView.EditRequested)
     def _edit(self, event: ConversationView.EditRequested) -> None:
-        self.unsent.begin_edit(event.turn, as_typed(event.turn.content))
+        self.unsent.begin_edit(event.turn)
 
     @on(ConversationView.VariantRequested)
     def _switch_variant(self, event: ConversationView.VariantRequested) -> None:

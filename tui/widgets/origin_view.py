@@ -8,18 +8,25 @@ from textual.content import Content
 from textual.widget import Widget
 
 from localspec.speculation.rules import BONUS, CORRECTED, PLAIN
-from localspec_tui.origins import Origins, OriginSegment
+from localspec_tui.origins import EDITED, Origins, OriginSegment
 from localspec_tui.widgets.styled_text import StyledText
 
-_TARGET_STYLES = {CORRECTED: ".origin--corrected", BONUS: ".origin--bonus", PLAIN: ""}
+_STYLES = {
+    CORRECTED: ".origin--corrected",
+    BONUS: ".origin--bonus",
+    PLAIN: "",
+    EDITED: ".origin--edited",
+}
 _DRAFTED_STYLE = ".origin--drafted"
 
 
-_CLASSES = {"origin--drafted", "origin--corrected", "origin--bonus"}
+_CLASSES = {"origin--drafted", "origin--corrected", "origin--bonus", "origin--edited"}
 _CSS = """
         & > .origin--drafted { color: $text-success; text-style: bold; }
         & > .origin--corrected { color: $text-warning; text-style: underline; }
         & > .origin--bonus { color: $text-secondary; text-style: italic; }
+        & > .origin--edited { background: $foreground 15%; text-style: underline italic; }
+        &:ansi > .origin--edited { background: ansi_default; }
 """
 
 
@@ -99,4 +106,4 @@ class OriginLegend(Widget):
 
 def _style(origin: str) -> str:
     """The style of an origin. All drafters share one."""
-    return _TARGET_STYLES.get(origin, _DRAFTED_STYLE)
+    return _STYLES.get(origin, _DRAFTED_STYLE)

@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.turns import Turn
+from localspec.conversation.unfinished import EDITED
 from localspec_tui.origins import Origins, OriginSegment
 from localspec_tui.widgets.origin_view import OriginView
 from localspec_tui.widgets.single_layout import SingleLayout
@@ -24,6 +25,7 @@ _STOP_REASONS = {
     "interrupted": "interrupted",
     "length": "cut off: the limit of tokens is reached",
     "context": "cut off: the context is full",
+    EDITED: "edited: a message may follow, or Ctrl-G goes on from here",
 }
 
 
@@ -134,6 +136,13 @@ class TurnView(SingleLayout, can_focus=True):
         return self._variant[1] > 1
 
     @property
+    def can_be_edited(self) -> bool:
+        """Whether it is a question, or an answer that has ended."""
+        return self.turn.role == "user" or (
+            self.turn.role == "assistant" and self.turn.stop_reason is not None
+        )
+
+    @property
     def origins(self) -> Origins:
         """The origins of the text so far."""
         return self._origin_view.origins if self._origin_view else self._origins
@@ -189,7 +198,8 @@ class TurnView(SingleLayout, can_focus=True):
 
     def _title(self) -> str:
         number, count = self._variant
-        return _NAMES[self.turn.role] + (f" {number}/{count}" if count > 1 else "")
+        numbers = f" {number}/{count}" if count > 1 else ""
+        return _NAMES[self.turn.role] + numbers + (", edited" if self.turn.edited else "")
 
     def _show_stop_reason(self) -> None:
         reason = _STOP_REASONS.get(self.turn.stop_reason or "")
