@@ -9,12 +9,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.screen import Screen
+from textual.widgets import Input, TextArea
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec.conversation.unfinished import is_unfinished
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.format import counted
 from localspec_tui.completion import completion, objection
+from localspec_tui.conversation_search import ConversationSearch
 from localspec_tui.conversation_switch import ConversationSwitch
 from localspec_tui.dialogs import Dialogs
 from localspec_tui.event_handler import EngineEventHandler
@@ -27,6 +29,7 @@ from localspec_tui.slash_commands import as_typed, is_command
 from localspec_tui.unsent_text import UnsentText
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
+from localspec_tui.widgets.find_bar import FindBar
 from localspec_tui.widgets.key_bar import KeyBar
 from localspec_tui.widgets.live_panel import LivePanel
 from localspec_tui.widgets.message_queue import MessageQueue
@@ -53,7 +56,7 @@ class ChatScreen(Screen[None]):
     outbox: messages that are not in the conversation yet. unsent: the one that is being typed.
     history: those that Up brings back. composer: the text box. view: the conversation view.
     figures: update the status line and the live panel. dialogs: open other screens. switch: begins
-    and continues conversations.
+    and continues conversations. search: finds a text in this one.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -62,6 +65,7 @@ class ChatScreen(Screen[None]):
         Binding("escape", "back", "Back", tooltip="to the text box"),
         Binding("ctrl+r", "regenerate", "Regenerate", tooltip="this answer stays as a variant"),
         Binding("ctrl+g", "continue_answer", "Go on", tooltip="with an answer that was cut off"),
+        Binding("ctrl+f", "find", "Find", tooltip="a text in this chat", show=False),
         Binding("ctrl+n", "new", "New chat", tooltip="this chat is kept"),
         Binding("ctrl+o", "sessions", "Sessions", tooltip="find, open, save, delete"),
         Binding("ctrl+s", "settings", "Model", tooltip="drafters and sampling"),
@@ -96,6 +100,7 @@ class ChatScreen(Screen[None]):
         self.figures = RegularUpdates(self.update_status)
         self.dialogs = Dialogs(self)
         self.switch = ConversationSwitch(self)
+        self.search = ConversationSearch(self)
 
     def compose(self) -> ComposeResult:
         with Container(id="upper"):
@@ -104,6 +109,7 @@ class ChatScreen(Screen[None]):
                 yield self.view
                 yield OriginLegend(id="legend")
                 yield ProgressLine(id="progress")
+                yield FindBar(id="find")
                 yield MessageQueue(id="queue")
                 yield self.composer
         yield StatusLine(id="status")
@@ -152,6 +158,7 @@ class ChatScreen(Screen[None]):
             markdown=ready is None or ready.has_template,
         )
         view.show_origins(self.show_origins)
+        view.mark(self.search.pattern, None)
         return view
 
     # Messages of the composer and of the conversation view.
@@ -226,6 +233,18 @@ class ChatScreen(Screen[None]):
         if problem:
             self.view.note(problem, warning=True)
 
+    @on(FindBar.Changed)
+    def _find(self, event: FindBar.Changed) -> None:
+        self.search.find(event.text)
+
+    @on(FindBar.Moved)
+    def _find_other(self, event: FindBar.Moved) -> None:
+        self.search.move(event.step)
+
+    @on(FindBar.Closed)
+    def _stop_finding(self) -> None:
+        self.search.close()
+
     @on(Composer.Exited)
     def _focus_last_turn(self) -> None:
         self.view.action_move_focus(-1)
@@ -238,7 +257,7 @@ class ChatScreen(Screen[None]):
 
     def focus_for(self, event: events.Key | events.Paste) -> None:
         """Focus the composer if a key is a letter that nothing else here uses, or for a paste."""
-        if not self.is_mounted or self.focused is self.composer:
+        if not self.is_mounted or isinstance(self.focused, TextArea | Input):
             return
         is_command = isinstance(event, events.Key) and self.view.uses(event.key)
         if isinstance(event, events.Paste) or (event.is_printable and not is_command):
@@ -324,6 +343,10 @@ class ChatScreen(Screen[None]):
         panel = self.query_one(LivePanel)
         panel.display = not panel.display
         self.update_status()
+
+    def action_find(self) -> None:
+        """Find a text in the conversation."""
+        self.search.open()
 
     def action_new(self) -> None:
         """Start an empty conversation, unless an answer is being written."""

@@ -129,6 +129,14 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
         self._pinned = self.turn_views[number - self._first], 0
         self.refresh(layout=True)
 
+    def scroll_to_found(self, turn: Turn) -> None:
+        """Scroll to the place in a turn that was found, if it is mounted."""
+        for view in self.turn_views:
+            if view.turn is turn:
+                self.release_anchor()
+                self._pinned = view, view.found_row - self.size.height // 3
+                self.refresh(layout=True)
+
     def clear(self) -> None:
         """Remove all turns and notes."""
         self._turns, self._first, self._pinned = [], 0, None

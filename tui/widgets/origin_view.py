@@ -33,7 +33,7 @@ _CSS = """
 class OriginView(Widget):
     """Grows at its end. The styles differ without colours too; an OriginLegend explains them.
 
-    origins: what to show. `append` changes this object.
+    origins: what to show. `append` changes this object. text: the widget that shows it.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
@@ -42,16 +42,16 @@ class OriginView(Widget):
     def __init__(self, origins: Origins | None = None, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.origins = origins or Origins()
-        self._text = StyledText()
+        self.text = StyledText()
         self._append_segments(self.origins.segments)
 
     def compose(self) -> ComposeResult:
-        yield self._text
+        yield self.text
 
     def set_segments(self, segments: Iterable[OriginSegment]) -> None:
         """Show another text."""
         self.origins = Origins.of(segments)
-        self._text.clear()
+        self.text.clear()
         self._append_segments(self.origins.segments)
 
     def append(self, text: str, origin: str) -> None:
@@ -64,11 +64,11 @@ class OriginView(Widget):
         self.origins.append_rest(rest)
         if rest:
             self._append_segments([(rest, self.origins.segments[-1].origin)])
-        self._text.flush()
+        self.text.flush()
 
     def _append_segments(self, segments: Iterable[tuple[str, str]]) -> None:
         for text, origin in segments:
-            self._text.append(text, _style(origin))
+            self.text.append(text, _style(origin))
 
 
 class OriginLegend(Widget):

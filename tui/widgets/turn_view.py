@@ -1,5 +1,6 @@
 """Turn view: one turn of the conversation."""
 
+import re
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -73,6 +74,7 @@ class TurnView(SingleLayout, can_focus=True):
         self._origin_view: OriginView | None = None
         self._is_origin_view_on = False
         self._thought: ThoughtView | None = None
+        self._marked: tuple[re.Pattern[str] | None, int | None] = None, None
         markdown = markdown and turn.role == "assistant"
         self._body = StreamingMarkdown() if markdown else StyledText()
         self._stop_reason = Static(id="stop-reason", markup=False)
@@ -125,10 +127,25 @@ class TurnView(SingleLayout, can_focus=True):
         self._is_origin_view_on = on
         if on and not self._origin_view and self._origins.names:
             self._origin_view = OriginView(self._origins)
+            self._origin_view.text.mark(*self._marked)
             self._mount_before(self._origin_view, self._stop_reason)
         if self._origin_view:
             self._origin_view.display = on
             self._body.display = not on
+
+    def mark(self, pattern: re.Pattern[str] | None, shown: int | None) -> None:
+        """Mark what a pattern finds in the text; see `VirtualText.mark`."""
+        self._marked = pattern, shown
+        self._body.mark(pattern, shown)
+        if self._origin_view:
+            self._origin_view.text.mark(pattern, shown)
+
+    @property
+    def found_row(self) -> int:
+        """The row, from the top of this view, of the place in sight."""
+        if self._origin_view and self._is_origin_view_on:
+            return self._origin_view.virtual_region.y + self._origin_view.text.found_row
+        return self._body.virtual_region.y + self._body.found_row
 
     @property
     def has_variants(self) -> bool:
