@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
@@ -24,6 +25,7 @@ from localspec_tui.figures import RegularUpdates, show_figures
 from localspec_tui.message_history import HISTORY_LENGTH, MessageHistory
 from localspec_tui.outbox import Outbox
 from localspec_tui.outside_editor import edit_outside
+from localspec_tui.pasted_paths import as_attachments
 from localspec_tui.screen_commands import SlashCommands
 from localspec_tui.slash_commands import as_typed, is_command
 from localspec_tui.unsent_text import UnsentText
@@ -92,7 +94,12 @@ class ChatScreen(Screen[None]):
         self.history = MessageHistory(self._earlier_messages)
         # Its text is saved at the end, when the widget is not on the screen any more.
         self.composer = Composer(
-            completion, self._objection, self.outbox.take_last, self.history, id="composer"
+            completion,
+            self._objection,
+            self._attachments,
+            self.outbox.take_last,
+            self.history,
+            id="composer",
         )
         # Looked up for each token, and faster so than by a query.
         self.view = ConversationView(self._make_turn_view, id="conversation")
@@ -193,6 +200,12 @@ class ChatScreen(Screen[None]):
     def _objection(self, text: str) -> str | None:
         """Why a text should not be sent as it is; an answer attaches no files."""
         return None if self.unsent.edits_answer else objection(text)
+
+    def _attachments(self, pasted: str) -> str | None:
+        """What attaches pasted files; None where the box has no message, but e.g. `/save`."""
+        if self.unsent.edits_answer or is_command(self.composer.text):
+            return None
+        return as_attachments(pasted, Path.cwd())
 
     @on(Composer.Objected)
     def _say_objection(self, event: Composer.Objected) -> None:
