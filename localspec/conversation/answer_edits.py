@@ -9,6 +9,7 @@ from localspec.conversation.transcript import Transcript
 from localspec.conversation.turns import EMPTY, Conversation, TokenizedText, Turn
 from localspec.conversation.unfinished import EDITED
 from localspec.engine.detokenizer import Detokenizer
+from localspec.engine.engine import Engine
 from localspec.engine.prompt import text_tokens
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationOptions
@@ -19,6 +20,7 @@ class AnswerEdits(ABC):
     """The part of a session that edits answers."""
 
     conversation: Conversation
+    engine: Engine
     system: str | None
     thinking_budget: int | None
     _options: GenerationOptions
@@ -57,7 +59,9 @@ class AnswerEdits(ABC):
             raise InvalidValueError(f"turn {number} is not an answer to a message; edit an answer")
         if not text.strip():
             raise InvalidValueError("the answer is empty; write some text, or regenerate it")
-        edited = self._edited(turn, text, turns[:number])
+        # The lock keeps the model loaded.
+        with self.engine.lock:
+            edited = self._edited(turn, text, turns[:number])
         self.conversation.back_to(turn.before)
         return self.conversation.add(edited)
 
