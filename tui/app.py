@@ -47,6 +47,7 @@ from localspec_tui.session_settings import SessionSettings
 from localspec_tui.slash_commands import COMMANDS
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
+from localspec_tui.widgets.find_bar import FindBar
 from localspec_tui.widgets.turn_view import TurnView
 
 # Seconds within which ctrl+c must be pressed twice to quit.
@@ -363,6 +364,7 @@ def key_groups() -> KeyGroups:
         "Everywhere": ChatApp,
         "The conversation": ChatScreen,
         "The text box": Composer,
+        "Finding a text": FindBar,
         "A message that has the focus": ConversationView,
         "Sessions": SessionsScreen,
         "Model and sampling": SettingsScreen,

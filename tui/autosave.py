@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.turns import Turn
 from localspec_tui.archive import Archive, SavedSession
-from localspec_tui.engine_events import AnswerStarted, EngineEvent
+from localspec_tui.engine_events import AnswerEdited, AnswerStarted, EngineEvent
 from localspec_tui.origins import Origins, OriginSegment
 from localspec_tui.session_settings import SessionSettings
 
@@ -75,6 +75,12 @@ class Autosave:
                 before = Origins.of(self.origins.get(turn.key, ()) if kept else ())
                 self._answer, self._answer_origins = turn, before.beginning(kept)
                 self.origins[turn.key] = self._answer_origins.segments
+            case AnswerEdited(turn, original):
+                before = Origins.of(self.origins.get(original.key, ()))
+                self._answer, self._answer_origins = turn, before.edited(turn.content)
+                self.origins[turn.key] = self._answer_origins.segments
+                self.save_answer()
+                self._answer = None
             case Piece():
                 self._answer_origins.append(event.said, event.token.origin)
             case Ended():

@@ -9,9 +9,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from textual.app import App, SuspendNotSupported
 
 from localspec.errors import InvalidValueError
 
@@ -30,16 +27,6 @@ def edit(text: str) -> tuple[str, str | None]:
         return text, str(error)
     except (OSError, UnicodeError) as error:
         return text, f"the text cannot be written to a file for the editor ({error})"
-
-
-def edit_outside(app: App[Any], text: str) -> tuple[str, str | None]:
-    """Do what `edit` does, while the app leaves the terminal to the editor."""
-    try:
-        with app.suspend():
-            # An error must not leave the block, or the app is not resumed.
-            return edit(text)
-    except SuspendNotSupported:
-        return text, "an editor needs a terminal"
 
 
 def _edited(text: str) -> str:

@@ -111,6 +111,14 @@ class AnswerStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerEdited:
+    """A text of the user was put beside an answer. turn: with this text. original: the answer."""
+
+    turn: Turn
+    original: Turn
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationChanged:
     """Another branch was chosen, or another conversation was opened. turns: its active branch."""
 
@@ -160,6 +168,7 @@ EngineEvent = (
     | CommandFailed
     | QuestionAsked
     | AnswerStarted
+    | AnswerEdited
     | ConversationChanged
     | Comparison
 )

@@ -19,6 +19,7 @@ from localspec.utils.progress import watched
 from localspec_tui.command_queue import CommandQueue
 from localspec_tui.comparison import compare
 from localspec_tui.engine_events import (
+    AnswerEdited,
     AnswerStarted,
     CommandFailed,
     ConversationChanged,
@@ -105,6 +106,10 @@ class EngineThread:
     def edit(self, number: int, text: str) -> None:
         """Replace a question of the active branch, counted from 0. Emits what `send` emits."""
         self._put("edit", lambda: self._ask(lambda session: session.edit(number, text)))
+
+    def edit_answer(self, number: int, text: str) -> None:
+        """Put a text beside an answer of the active branch. Emits AnswerEdited."""
+        self._put("edit_answer", lambda: self._edit_answer(number, text))
 
     def choose(self, turn: Turn) -> None:
         """Make the branch with this turn the active one. Emits ConversationChanged."""
@@ -275,6 +280,13 @@ class EngineThread:
         self._answer = answer
         if self._commands.superseded:
             answer.stop()
+
+    def _edit_answer(self, number: int, text: str) -> None:
+        session = self._require_session()
+        turns = session.turns
+        edited = session.edit_answer(number, text)
+        self._answer = None
+        self._emit(AnswerEdited(edited, turns[number]))
 
     def _choose(self, turn: Turn) -> None:
         session = self._require_session()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from localspec.conversation.events import Dropped, Ended, Notice, Piece, Reading
 from localspec_tui import notes
 from localspec_tui.engine_events import (
+    AnswerEdited,
     AnswerStarted,
     CommandFailed,
     Comparison,
@@ -47,6 +48,7 @@ class EngineEventHandler:
         self._answer_began = 0.0
         self._active_keys: object = None
         self._handlers: dict[type, Callable[[Any], None]] = {
+            AnswerEdited: self._answer_edited,
             AnswerStarted: self._answer_started,
             CommandFailed: self._command_failed,
             Comparison: self._comparison,
@@ -139,6 +141,13 @@ class EngineEventHandler:
         self._note_archive_problem()
         self.state = "reading"
 
+    def _answer_edited(self, event: AnswerEdited) -> None:
+        self._screen.outbox.in_flight = ""
+        self._screen.view.show(event.turn.path)
+        self._screen.view.follow_end()
+        self._note_archive_problem()
+        self._set_idle()
+
     def _answer_started(self, event: AnswerStarted) -> None:
         self._answer_began = monotonic()
         self._app.save_settings()
@@ -198,7 +207,7 @@ class EngineEventHandler:
             self.ready = None
         self._set_idle()
         match event.command:
-            case "send" | "edit":
+            case "send" | "edit" | "edit_answer":
                 self._screen.outbox.refuse(event.error)
                 if is_loaded and event.context_full:
                     self._screen.outbox.hold("because the context is full")

@@ -9,6 +9,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 
 from localspec.conversation.turns import Conversation, Turn
+from localspec.conversation.unfinished import EDITED
 from localspec.errors import InvalidValueError
 from localspec_tui.archive import Archive, SavedSession
 
@@ -52,8 +53,9 @@ def as_json(
         thought      what the model thought before its answer; may be empty
         raw          an answer as it was generated, with thoughts and tags; else empty
         tokens       ids of the generated tokens; they spell raw or its beginning
-        stop_reason  of an answer: eos, stop, length, context, cancelled, interrupted, or null while
-                     it is being written; of other turns null
+        stop_reason  of an answer: eos, stop, length, context, cancelled, interrupted, edited if the
+                     user wrote its end, or null while it is being written; of other turns null
+        edited       how many of the tokens, from the first, are a text that the user has edited
     """
     last = conversation.last
     return {
@@ -64,6 +66,15 @@ def as_json(
         "last": last.key if last else None,
         "turns": [_record(turn) for turn in conversation.everything()],
     }
+
+
+def how_it_ended(turn: Turn) -> str:
+    """That an answer was edited, and why it is not complete; empty for any other turn."""
+    if turn.role != "assistant":
+        return ""
+    reason = turn.stop_reason
+    how = "" if reason in (*_COMPLETE, EDITED) else INCOMPLETE.get(reason, reason or "")
+    return "; ".join(filter(None, ("edited by the user" if turn.edited else "", how)))
 
 
 def write_export(path: str | Path, text: str) -> Path:
@@ -108,8 +119,8 @@ def _turn_parts(turn: Turn) -> Iterator[str]:
         yield "</details>"
     if turn.content:
         yield _with_closed_fence(turn.content)
-    if turn.role == "assistant" and turn.stop_reason not in _COMPLETE:
-        yield f"*({INCOMPLETE.get(turn.stop_reason, turn.stop_reason)})*"
+    if how := how_it_ended(turn):
+        yield f"*({how})*"
 
 
 def _with_closed_fence(text: str) -> str:
@@ -129,4 +140,5 @@ def _record(turn: Turn) -> dict[str, Any]:
         "raw": turn.raw,
         "tokens": list(turn.written.tokens),
         "stop_reason": turn.stop_reason,
+        "edited": turn.edited,
     }

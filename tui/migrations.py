@@ -68,14 +68,27 @@ _TEMPLATE = (
     "ALTER TABLE turn ADD COLUMN thinking_budget INTEGER",
 )
 
+# How many tokens of an answer, from the first, are a text that the user has edited.
+_EDITED = ("ALTER TABLE turn ADD COLUMN edited INTEGER",)
+
 _COLUMNS = {
     "session": "number, key, title, model, system, changed, last, length, settings, unsent",
     "turn": "number, session, key, before, role, content, thought, raw, spelt, tokens, "
-    "vocabulary, stop_reason, origins, seed, thinking, switch, template, thinking_budget",
+    "vocabulary, stop_reason, origins, seed, thinking, switch, template, thinking_budget, "
+    "edited",
 }
 
 # The statements that make each version from the version before; version 0 is an empty file.
-STEPS: Sequence[Sequence[str]] = (_FIRST, _SETTINGS, _UNSENT, _SEED, _THINKING, _SWITCH, _TEMPLATE)
+STEPS: Sequence[Sequence[str]] = (
+    _FIRST,
+    _SETTINGS,
+    _UNSENT,
+    _SEED,
+    _THINKING,
+    _SWITCH,
+    _TEMPLATE,
+    _EDITED,
+)
 
 
 class UnusableError(sqlite3.Error):

@@ -3,17 +3,22 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import eq
 from typing import NamedTuple
 
 from localspec.speculation.rules import BONUS, CORRECTED, PLAIN
+from localspec_tui.common_prefix import common_prefix_length
 
-TARGET_ORIGINS = (CORRECTED, BONUS, PLAIN)
+# The origin of a text that the user has edited.
+EDITED = "edited"
+_NOT_DRAFTED = (CORRECTED, BONUS, PLAIN, EDITED)
 
 
 class OriginSegment(NamedTuple):
     """Consecutive tokens of one origin.
 
-    text: their text. origin: the name of a drafter, or "corrected", "bonus" or "plain".
+    text: their text. origin: the name of a drafter, or "corrected", "bonus", "plain" or
+    "edited".
     """
 
     text: str
@@ -46,6 +51,14 @@ class Origins:
             letters = max(0, letters - len(text))
         return beginning
 
+    def edited(self, text: str) -> "Origins":
+        """The origins of another text, which is the user's from the first difference on."""
+        before = "".join(each.text for each in self.segments)
+        same = common_prefix_length(before, text, eq)
+        origins = self.beginning(same)
+        origins._join(text[same:], EDITED)
+        return origins
+
     def append(self, text: str, origin: str) -> None:
         """Add one token; its text may be empty."""
         self.counts[origin] += 1
@@ -66,16 +79,16 @@ class Origins:
     def names(self) -> Sequence[str]:
         """Every origin that occurs, drafters first."""
         found = dict.fromkeys([*self.counts, *(each.origin for each in self.segments)])
-        drafters = [origin for origin in found if origin not in TARGET_ORIGINS]
-        return [*drafters, *(origin for origin in TARGET_ORIGINS if origin in found)]
+        drafters = [origin for origin in found if origin not in _NOT_DRAFTED]
+        return [*drafters, *(origin for origin in _NOT_DRAFTED if origin in found)]
 
     @property
     def drafted(self) -> int:
         """How many tokens were drafted."""
-        return sum(count for origin, count in self.counts.items() if origin not in TARGET_ORIGINS)
+        return sum(count for origin, count in self.counts.items() if origin not in _NOT_DRAFTED)
 
     @property
     def latest_drafter(self) -> str | None:
         """The drafter of the last drafted segment, or None."""
         origins = (each.origin for each in reversed(self.segments))
-        return next((origin for origin in origins if origin not in TARGET_ORIGINS), None)
+        return next((origin for origin in origins if origin not in _NOT_DRAFTED), None)

@@ -28,7 +28,7 @@ class Outbox:
         self.queued: deque[str] = deque()
         self.held: str | None = None
         self._screen = screen
-        # The question that the message in flight replaces, if it does.
+        # The turn that the text in flight replaces, if it does.
         self._edited: Turn | None = None
 
     @property
@@ -45,7 +45,7 @@ class Outbox:
         self._screen.view.follow_end()
 
     def edit(self, turn: "Turn", text: str) -> None:
-        """Send another text of a question at once, unless a message is in flight."""
+        """Send another text of a turn at once, unless a message is in flight."""
         if self.in_flight:
             self._screen.view.note("your last message is still being sent; press Enter again")
             self._screen.unsent.begin_edit(turn, text)
@@ -92,7 +92,7 @@ class Outbox:
         """Take back the message that the engine refused. problem: why it did.
 
         It comes into the text box, or to the front of the queue if that is in use. If it is another
-        text of a question, its edit begins again.
+        text of a turn, its edit begins again.
         """
         text, self.in_flight = self.in_flight, ""
         self._screen.view.note(problem, warning=True)
@@ -115,8 +115,11 @@ class Outbox:
             self._screen.composer.action_send()
 
     def _give(self, text: str, edited: "Turn | None" = None) -> None:
-        """Give a message to the engine. edited: the question it replaces, if it does."""
+        """Give a message to the engine. edited: the turn it replaces, if it does."""
         engine_thread, self.in_flight, self._edited = self._screen.chat.engine_thread, text, edited
+        if edited and edited.role == "assistant":
+            engine_thread.edit_answer(self._screen.conversation.turns.index(edited), text)
+            return
         try:
             message, _ = attach_files(as_message(text), Path.cwd())
         except InvalidValueError as error:

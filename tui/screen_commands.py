@@ -10,7 +10,7 @@ from localspec_tui.export import export_session
 from localspec_tui.screens.export_dialog import ask_export
 from localspec_tui.session_settings import with_thinking
 from localspec_tui.slash_commands import (
-    as_typed,
+    answer_of,
     drafters_of,
     full_context_note,
     is_on,
@@ -36,6 +36,7 @@ class SlashCommands:
             "/sessions": lambda _: self._screen.action_sessions(),
             "/regenerate": lambda _: self._regenerate(),
             "/edit": self._edit,
+            "/edit-answer": self._edit_answer,
             "/copy": lambda _: self._copy(),
             "/system": self._system,
             "/drop-oldest": self._drop_oldest,
@@ -62,7 +63,16 @@ class SlashCommands:
         if text:
             self._screen.outbox.edit(question, text)
         else:
-            self._screen.unsent.begin_edit(question, as_typed(question.content))
+            self._screen.unsent.begin_edit(question)
+
+    def _edit_answer(self, text: str) -> None:
+        """Put a text in place of the last answer. text: empty puts the answer into the box."""
+        turns = self._screen.conversation.turns
+        answer = turns[answer_of(turns)]
+        if text:
+            self._screen.outbox.edit(answer, text)
+        else:
+            self._screen.unsent.begin_edit(answer)
 
     def _last_question(self) -> Turn:
         turns = self._screen.conversation.turns

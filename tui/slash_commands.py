@@ -20,6 +20,8 @@ COMMANDS: Mapping[str, str] = {
     "/continue": "Go on with an answer that was stopped or cut off",
     "/edit TEXT": "Answer another text in place of your last message; without one, edit that in "
     "the box",
+    "/edit-answer TEXT": "Put another text in place of the last answer, to go on from; without "
+    "one, edit it in the box",
     "/copy": "Copy the last answer",
     "/system TEXT": 'Set the system prompt, "" for none; without a text, open it and the presets',
     "/model NAME": "Load a model; without a name, open the settings",
@@ -109,6 +111,17 @@ def question_of(turns: Sequence[Turn]) -> int:
     if not any(turn.role == "user" for turn in turns):
         raise InvalidValueError("there is no message yet; send one first")
     return last_question(turns)
+
+
+def answer_of(turns: Sequence[Turn]) -> int:
+    """The number of the last answer. Raises InvalidValueError if there is none that has ended."""
+    numbers = (n for n in range(len(turns) - 1, -1, -1) if turns[n].role == "assistant")
+    number = next(numbers, None)
+    if number is None:
+        raise InvalidValueError("there is no answer yet; send a message first")
+    if turns[number].stop_reason is None:
+        raise InvalidValueError("the answer is still being written; stop it first")
+    return number
 
 
 def system_of(text: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple, get_args
 
 from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
 from localspec_tui.origins import OriginSegment
-from localspec_tui.row_values import UNREADABLE, required_text, text_or, tokens_of
+from localspec_tui.row_values import UNREADABLE, count_of, required_text, text_or, tokens_of
 
 INTERRUPTED = "interrupted"
 
@@ -28,6 +28,7 @@ class SavedTurn(NamedTuple):
     switch: bool | None
     template: str
     thinking_budget: int | None
+    edited: int
 
 
 def unsaved(
@@ -58,20 +59,21 @@ def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: Sa
         INSERT INTO turn (
             session, key, role, before,
             stop_reason, content, thought, raw, spelt, tokens, vocabulary, origins, seed, thinking,
-            switch, template, thinking_budget
+            switch, template, thinking_budget, edited
         )
         VALUES (
             :session, :key, :role,
             (SELECT number FROM turn WHERE session = :session AND key = :before),
             :stop_reason, :content, :thought, :raw, :spelt, :tokens, :vocabulary, :origins, :seed,
-            :thinking, :switch, :template, :thinking_budget
+            :thinking, :switch, :template, :thinking_budget, :edited
         )
         ON CONFLICT (session, key) DO UPDATE SET
             stop_reason = excluded.stop_reason, content = excluded.content,
             thought = excluded.thought, raw = excluded.raw, spelt = excluded.spelt,
             tokens = excluded.tokens, vocabulary = excluded.vocabulary, origins = excluded.origins,
             seed = excluded.seed, thinking = excluded.thinking, switch = excluded.switch,
-            template = excluded.template, thinking_budget = excluded.thinking_budget
+            template = excluded.template, thinking_budget = excluded.thinking_budget,
+            edited = excluded.edited
         """,
         {
             "session": session,
@@ -91,6 +93,7 @@ def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: Sa
             "switch": columns.switch,
             "template": columns.template,
             "thinking_budget": columns.thinking_budget,
+            "edited": columns.edited,
         },
     )
 
@@ -172,6 +175,7 @@ def _columns(
         turn.switch,
         turn.template,
         turn.thinking_budget,
+        turn.edited,
     )
 
 
@@ -200,4 +204,5 @@ def _turn(row: sqlite3.Row) -> Turn:
         turn.seed = int(required_text(row["seed"])) % 2**64
     with suppress(*UNREADABLE):  # without its tokens, the text is tokenized again
         turn.written = TokenizedText(required_text(row["spelt"]), tokens_of(row["tokens"]))
+        turn.edited = count_of(row["edited"])
     return turn

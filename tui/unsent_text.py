@@ -8,13 +8,16 @@ if TYPE_CHECKING:
     from localspec.conversation.turns import Turn
     from localspec_tui.screens.chat import ChatScreen
 
-_EDIT_TITLE = "Edit your question (Esc cancels)"
+_EDIT_TITLES = {
+    "user": "Edit your question (Esc cancels)",
+    "assistant": "Edit the answer (Esc cancels)",
+}
 
 
 class UnsentText:
-    """The text in the text box: a new message, or another text of a question.
+    """The text in the text box: a new message, or another text of a question or of an answer.
 
-    edited: the question whose other text is in the box; None if it is a new message.
+    edited: the turn whose other text is in the box; None if it is a new message.
     """
 
     def __init__(self, screen: "ChatScreen") -> None:
@@ -27,26 +30,32 @@ class UnsentText:
     def text(self) -> str:
         """What would be lost without the box; a command is not worth keeping.
 
-        Of an edit it is the other text of the question, if that was changed.
+        Of an edit it is the other text of the question, if that was changed. That of an answer,
+        which would come back as a message, is not kept.
         """
         text = self._screen.composer.text
-        if self.edited and text == as_typed(self.edited.content):
+        if self.edited and (self.edits_answer or text == typed_text(self.edited)):
             text = self._message
         return "" if is_command(text) else text.strip() and text
 
-    def begin_edit(self, turn: "Turn", text: str) -> None:
-        """Let the user change a question. text: in the box, whose own text comes back."""
+    @property
+    def edits_answer(self) -> bool:
+        """Whether the text in the box is that of an answer."""
+        return self.edited is not None and self.edited.role == "assistant"
+
+    def begin_edit(self, turn: "Turn", text: str | None = None) -> None:
+        """Let the user change a turn. text: put into the box, whose own text comes back later."""
         composer = self._screen.composer
         if self.edited is None:
             self._message = composer.text
         elif composer.text.strip():
             self._screen.history.add(composer.text)
         self.edited = turn
-        composer.border_title = _EDIT_TITLE
-        composer.set_text(text)
+        composer.border_title = _EDIT_TITLES.get(turn.role, "")
+        composer.set_text(typed_text(turn) if text is None else text)
 
     def end_edit(self) -> "Turn | None":
-        """End the edit after its text was sent; return the question, or None without an edit."""
+        """End the edit after its text was sent; return the turn, or None without an edit."""
         composer, edited = self._screen.composer, self._stop_edit()
         if edited and not composer.text:
             composer.set_text(self._message)
@@ -85,3 +94,8 @@ class UnsentText:
         """Put a text that was kept into the box, before what was typed since."""
         if text:
             self._screen.composer.set_text(text + self._screen.composer.text)
+
+
+def typed_text(turn: "Turn") -> str:
+    """What is in the box at the beginning of an edit. A message must not be taken for a command."""
+    return turn.content if turn.role == "assistant" else as_typed(turn.content)

@@ -4,7 +4,8 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from localspec.conversation.answer_writer import AnswerWriter, settings_behind
+from localspec.conversation.answer_settings import settings_behind
+from localspec.conversation.answer_writer import AnswerWriter
 from localspec.conversation.events import Dropped, Ended, Event, Gauge, Notice, Piece, Reading
 from localspec.conversation.reasoning import Split, Tags
 from localspec.conversation.turns import Conversation, Turn
@@ -274,8 +275,10 @@ class Answer(Closing, Iterator[Event]):
         A part of a character, of a tag or of a stop string was text when it ended.
         """
         thought = said = ""
-        for token in turn.written.tokens:
-            text = self._writer.detokenizer.push(self._model.piece(token))
+        detokenizer = self._writer.detokenizer
+        for number, token in enumerate(turn.written.tokens):
+            push = detokenizer.push_given if number < turn.edited else detokenizer.push
+            text = push(self._model.piece(token))
             split = self._writer.add(token, text)
             thought, said = thought + split.thought, said + split.said
         turn.stop_reason, turn.thought, turn.content = None, thought, said

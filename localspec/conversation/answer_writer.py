@@ -1,14 +1,11 @@
 """AnswerWriter: collects an answer's tokens and splits their text into reasoning and answer."""
 
-from dataclasses import replace
 from typing import Protocol
 
 from localspec.conversation.reasoning import Split, Splitter, Tags
 from localspec.conversation.thinking_budget import ThinkingBudget
 from localspec.conversation.turns import TokenizedText
 from localspec.engine.detokenizer import Detokenizer
-from localspec.generation_config import GenerationConfig
-from localspec.sampling.keyed_hash import derive_seed
 
 
 class Vocabulary(Protocol):
@@ -19,22 +16,6 @@ class Vocabulary(Protocol):
     def piece_text(self, token: int) -> str: ...
 
     def ends_generation(self, token: int) -> bool: ...
-
-
-def settings_behind(
-    settings: GenerationConfig, *, written: int, prompt: int, dropped: int = 0
-) -> GenerationConfig:
-    """Settings for the next part of a text: the remaining token budget and an unused seed.
-
-    written, prompt: the tokens of the text so far, and of the prompt before it. After turns were
-    dropped, positions of the text repeat, and the noise of a position must not. The rules `token`
-    and `block` start a new sequence of draws at each part.
-    """
-    left, seed = settings.max_tokens - written, settings.seed
-    if dropped or not settings.verification.same_text:
-        seed = derive_seed(seed, dropped, prompt + written)
-    least = min(max(0, settings.min_tokens - written), left)
-    return replace(settings, seed=seed, max_tokens=left, min_tokens=least)
 
 
 class AnswerWriter:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import NamedTuple, Unpack
 
 from localspec.control.explanation import Explain
-from localspec.conversation.answer_writer import AnswerWriter, settings_behind
+from localspec.conversation.answer_settings import settings_behind
+from localspec.conversation.answer_writer import AnswerWriter
 from localspec.conversation.reasoning import Split, has_channels, opens_thinking, tags_for
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Result, StopReason, Token

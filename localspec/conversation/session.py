@@ -7,6 +7,8 @@ from typing import Any, Literal, Unpack
 from weakref import finalize
 
 from localspec.conversation.answer import Answer, AnswerPrompt
+from localspec.conversation.answer_edits import AnswerEdits
+from localspec.conversation.answer_settings import config_of, settings_of_rest
 from localspec.conversation.async_questions import AsyncQuestions
 from localspec.conversation.events import Gauge
 from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
@@ -16,7 +18,6 @@ from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
 from localspec.conversation.unfinished import (
     require_same_settings,
     require_unfinished,
-    settings_of_rest,
     without_answer,
 )
 from localspec.conversation.window import Window, drop_oldest, last_question, too_long_error
@@ -28,11 +29,10 @@ from localspec.utils.closing import Closing
 
 # The share of the context kept free for the answer; the oldest turns are dropped for it.
 _ANSWER_SHARE = 0.25
-_NO_LIMIT = 2**31 - 1
 _MERGE_NOTICE = "the model's template refuses these turns: some are joined into one"
 
 
-class Session(Closing, AsyncQuestions, SavedStates):
+class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
     """A conversation with an engine's model; close the session to give its KV caches back.
 
     Each turn evaluates only the new tokens. Several sessions may use one engine from several
@@ -74,7 +74,7 @@ class Session(Closing, AsyncQuestions, SavedStates):
         """
         if when_full not in ("stop", "drop"):
             raise InvalidValueError(f"when_full is {when_full!r}; it must be stop or drop")
-        _config_of(options)
+        config_of(options)
         super().__init__()
         self.engine = engine
         self.system = system
@@ -212,7 +212,7 @@ class Session(Closing, AsyncQuestions, SavedStates):
         the old one is loaded again and the error is raised.
         """
         changed: GenerationOptions = {**self._options, **options}
-        _config_of(changed)
+        config_of(changed)
         self._end_answer()
         if model is not None or draft is not None:
             self.engine.switch(model, draft)
@@ -303,10 +303,10 @@ class Session(Closing, AsyncQuestions, SavedStates):
     ) -> tuple[GenerationConfig, int]:
         """The settings of the next answer, and the context size in tokens with them."""
         given: GenerationOptions = {"logprobs": False, **self._options, **options}
-        n_ctx = self._slot.set_pass_width(_config_of(given))
+        n_ctx = self._slot.set_pass_width(config_of(given))
         if given.get("max_tokens") is None:
             given["max_tokens"] = n_ctx
-        settings = _config_of(given)
+        settings = config_of(given)
         if unfinished:
             settings = settings_of_rest(settings, unfinished)
         elif given.get("seed") is not None:
@@ -392,9 +392,3 @@ class Session(Closing, AsyncQuestions, SavedStates):
             drops=self.when_full == "drop",
             continues=unfinished is not None,
         )
-
-
-def _config_of(options: GenerationOptions) -> GenerationConfig:
-    """The checked settings; without `max_tokens`, the length is unlimited."""
-    longest = options.get("max_tokens") or _NO_LIMIT
-    return GenerationConfig.of(**{**options, "max_tokens": longest})

@@ -32,6 +32,7 @@ class Turn:
     reasoning was switched on in that prompt; None if it cannot be switched, or is not known.
     template: the fingerprint of the chat template of that prompt; empty if that and the thinking
     budget are not known. thinking_budget: the most tokens of reasoning; None: no limit.
+    edited: how many tokens of `written`, from the first, are a text that the user has edited.
     key: a unique id, for storage. variant: the number, from 0, of an answer among the answers to
     one question. before: the turn that this turn follows. after: the turns that follow this one.
     """
@@ -48,6 +49,7 @@ class Turn:
     switch: bool | None = None
     template: str = ""
     thinking_budget: int | None = None
+    edited: int = 0
     key: str = field(default_factory=lambda: uuid4().hex)
     variant: int = 0
     before: "Turn | None" = field(default=None, repr=False)

@@ -1,15 +1,14 @@
-"""Unfinished answers: those that were stopped or cut off, and can be continued token for token."""
-
-from dataclasses import replace
+"""Unfinished answers: those that were stopped, cut off or edited, and can be continued."""
 
 from localspec.conversation.reasoning import tags_for
 from localspec.conversation.transcript import Transcript
 from localspec.conversation.turns import TokenizedText, Turn
 from localspec.errors import InvalidValueError
-from localspec.generation_config import GenerationConfig
 
+# The stop reason of an answer whose end the user has written.
+EDITED = "edited"
 # Stop reasons of answers that the model has not ended by itself.
-_UNFINISHED = frozenset({"cancelled", "length", "context"})
+_UNFINISHED = frozenset({"cancelled", "length", "context", EDITED})
 
 
 def is_unfinished(turn: Turn | None) -> bool:
@@ -30,14 +29,16 @@ def require_unfinished(turn: Turn, vocabulary: str) -> None:
     if turn.stop_reason in {*_UNFINISHED, "interrupted"} and not turn.written.tokens:
         raise InvalidValueError(
             "the tokens of the last answer were not kept, as of one that a crash has interrupted; "
-            "regenerate the answer"
+            "edit or regenerate the answer"
         )
     if not is_unfinished(turn):
-        raise InvalidValueError("the last answer is complete; send a message or regenerate it")
+        raise InvalidValueError(
+            "the last answer is complete; send a message, or regenerate or edit it"
+        )
     if turn.vocabulary != vocabulary:
         raise InvalidValueError(
             "the last answer is in the tokens of another model, which alone can continue it; "
-            "regenerate the answer"
+            "edit or regenerate the answer"
         )
 
 
@@ -86,16 +87,6 @@ def _require_same_thinking(turn: Turn, thinking: bool, switch: bool | None) -> N
 
 def _budget_text(budget: int | None) -> str:
     return "no thinking budget" if budget is None else f"a thinking budget of {budget:,}"
-
-
-def settings_of_rest(settings: GenerationConfig, turn: Turn) -> GenerationConfig:
-    """The settings to continue an answer with: its seed, and room for more tokens."""
-    written, most = len(turn.written.tokens), settings.max_tokens
-    return replace(
-        settings,
-        seed=settings.seed if turn.seed is None else turn.seed,
-        max_tokens=written + most if turn.stop_reason == "length" else most,
-    )
 
 
 def without_answer(prompt: TokenizedText, answer: TokenizedText) -> TokenizedText:

@@ -172,7 +172,8 @@ class ScriptedModel:
         chunks = (data[start : start + size] for start in range(0, len(data), size))
         return [int.from_bytes(b"\x01" + chunk) for chunk in chunks]
 
-    tokenize_after = tokenize
+    def tokenize_after(self, text: str, *, parse_special: bool = True) -> list[int]:
+        return self.tokenize(text)
 
     def piece(self, token: int) -> bytes:
         return token.to_bytes(_BYTES_PER_TOKEN + 1).lstrip(b"\x00")[1:]

@@ -108,6 +108,11 @@ class PlainChat:
         self.engine_thread.reset(Conversation(), self.system)
         self.work()
 
+    @property
+    def is_typed(self) -> bool:
+        """Whether the messages are typed at a terminal."""
+        return self._reader.is_terminal
+
     def leave(self) -> None:
         """End the chat after the present command."""
         self._leaves = True

@@ -1,14 +1,16 @@
 """Plain commands: what the slash commands do in a chat without a screen."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from localspec.conversation.turns import Turn
 from localspec.errors import InvalidValueError
 from localspec.utils.format import ago
 from localspec_tui.attachments import attach_files
 from localspec_tui.completion import objection
+from localspec_tui.editor import edit
 from localspec_tui.export import export_session
 from localspec_tui.labels import absolute, absolute_drafters, messages_text
 from localspec_tui.notes import KEY_LETTERS
@@ -16,7 +18,9 @@ from localspec_tui.plain.message_reader import END_KEYS
 from localspec_tui.session_settings import with_thinking
 from localspec_tui.slash_commands import (
     COMMANDS,
+    answer_of,
     as_message,
+    as_typed,
     drafters_of,
     full_context_note,
     is_on,
@@ -36,7 +40,9 @@ PLAIN_COMMANDS: Mapping[str, str] = {
     "/new": "Begin a new chat; this one is kept",
     "/regenerate": "Answer your last message again",
     "/continue": COMMANDS["/continue"],
-    "/edit TEXT": "Put another text in place of your last message, and answer that",
+    "/edit TEXT": "Put another text in place of your last message, and answer that; without one, "
+    "edit it in $EDITOR",
+    "/edit-answer TEXT": "Put another text in place of the last answer; /continue goes on from it",
     "/system TEXT": 'Set the system prompt from the next answer on; "" for none',
     "/think on|off": COMMANDS["/think on|off"],
     "/model NAME": "Load another model",
@@ -49,7 +55,7 @@ PLAIN_COMMANDS: Mapping[str, str] = {
 _MOST_SESSIONS = 20
 _TEXT_LINES = (
     'A line that ends in \\ goes on in the next one, and """ begins and ends a text of several.',
-    "/edit and /system take such texts, too.",
+    "/edit, /edit-answer and /system take such texts, too.",
     "@path attaches a text file, //text sends /text, and Ctrl-C stops an answer.",
 )
 
@@ -76,6 +82,7 @@ class PlainCommands:
             "/regenerate": lambda _: self._regenerate(),
             "/continue": lambda _: self._continue(),
             "/edit": self._edit,
+            "/edit-answer": self._edit_answer,
             "/system": self._system,
             "/think": self._think,
             "/model": self._model,
@@ -107,12 +114,37 @@ class PlainCommands:
 
     def _edit(self, text: str) -> None:
         """Answer another text in place of the last question."""
-        session = self._chat.engine_thread.session
-        question = question_of(session.turns if session else [])
-        if not text:
-            raise InvalidValueError("/edit: say the new text of your last message behind it")
+        turns = self._turns
+        question = question_of(turns)
+        text = text or self._edited(as_typed(turns[question].content), "/edit", "your last message")
         self._chat.engine_thread.edit(question, message_of(text))
         self._chat.work()
+
+    def _edit_answer(self, text: str) -> None:
+        """Put another text in place of the last answer."""
+        turns = self._turns
+        answer = answer_of(turns)
+        if text:
+            text = as_message(text)
+        else:
+            text = self._edited(turns[answer].content, "/edit-answer", "the last answer")
+        self._chat.engine_thread.edit_answer(answer, text)
+        if self._chat.work():
+            self._chat.printer.note("edited: /continue goes on from its end, or send a message")
+
+    @property
+    def _turns(self) -> Sequence[Turn]:
+        session = self._chat.engine_thread.session
+        return session.turns if session else []
+
+    def _edited(self, text: str, command: str, what: str) -> str:
+        """A text as the user leaves it in an editor. Raises InvalidValueError without one."""
+        if not self._chat.is_typed:
+            raise InvalidValueError(f"{command}: say the new text of {what} behind it")
+        edited, problem = edit(text)
+        if problem:
+            raise InvalidValueError(problem)
+        return edited
 
     def _system(self, text: str) -> None:
         """Set the system prompt. text: empty shows it."""

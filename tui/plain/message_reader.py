@@ -20,7 +20,7 @@ _QUOTES = '"""'
 # Bytes that a terminal takes in one line, where readline does not edit it (N_TTY_BUF_SIZE).
 _LONGEST_TYPED = 4095
 # Commands that a text of several lines may follow.
-TEXT_COMMANDS = ("/edit", "/system")
+TEXT_COMMANDS = ("/edit", "/edit-answer", "/system")
 
 
 class Typed(NamedTuple):

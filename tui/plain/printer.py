@@ -3,7 +3,7 @@
 from localspec.cli.output import Output, write_to_stderr
 from localspec.conversation.turns import Turn
 from localspec.utils.format import one_line, without_controls
-from localspec_tui.export import INCOMPLETE
+from localspec_tui.export import how_it_ended
 from localspec_tui.plain.message_reader import PROMPT
 
 REASONING, ANSWER = "(reasoning)\n", "(answer)\n"
@@ -17,7 +17,7 @@ def as_shown(turn: Turn) -> str:
     parts = [f"{REASONING}{thought}"] if thought else []
     if said:
         parts.append(f"{ANSWER}{said}" if thought else said)
-    if how := INCOMPLETE.get(turn.stop_reason):
+    if how := how_it_ended(turn):
         parts.append(f"({how})")
     return "".join(f"{part}\n" for part in parts)
 

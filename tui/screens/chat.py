@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
@@ -9,24 +10,28 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.screen import Screen
+from textual.widgets import Input, TextArea
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec.conversation.unfinished import is_unfinished
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.format import counted
 from localspec_tui.completion import completion, objection
+from localspec_tui.conversation_search import ConversationSearch
 from localspec_tui.conversation_switch import ConversationSwitch
 from localspec_tui.dialogs import Dialogs
-from localspec_tui.editor import edit_outside
 from localspec_tui.event_handler import EngineEventHandler
 from localspec_tui.figures import RegularUpdates, show_figures
 from localspec_tui.message_history import HISTORY_LENGTH, MessageHistory
 from localspec_tui.outbox import Outbox
+from localspec_tui.outside_editor import edit_outside
+from localspec_tui.pasted_paths import as_attachments
 from localspec_tui.screen_commands import SlashCommands
 from localspec_tui.slash_commands import as_typed, is_command
 from localspec_tui.unsent_text import UnsentText
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
+from localspec_tui.widgets.find_bar import FindBar
 from localspec_tui.widgets.key_bar import KeyBar
 from localspec_tui.widgets.live_panel import LivePanel
 from localspec_tui.widgets.message_queue import MessageQueue
@@ -53,7 +58,7 @@ class ChatScreen(Screen[None]):
     outbox: messages that are not in the conversation yet. unsent: the one that is being typed.
     history: those that Up brings back. composer: the text box. view: the conversation view.
     figures: update the status line and the live panel. dialogs: open other screens. switch: begins
-    and continues conversations.
+    and continues conversations. search: finds a text in this one.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -62,6 +67,7 @@ class ChatScreen(Screen[None]):
         Binding("escape", "back", "Back", tooltip="to the text box"),
         Binding("ctrl+r", "regenerate", "Regenerate", tooltip="this answer stays as a variant"),
         Binding("ctrl+g", "continue_answer", "Go on", tooltip="with an answer that was cut off"),
+        Binding("ctrl+f", "find", "Find", tooltip="a text in this chat", show=False),
         Binding("ctrl+n", "new", "New chat", tooltip="this chat is kept"),
         Binding("ctrl+o", "sessions", "Sessions", tooltip="find, open, save, delete"),
         Binding("ctrl+s", "settings", "Model", tooltip="drafters and sampling"),
@@ -88,7 +94,12 @@ class ChatScreen(Screen[None]):
         self.history = MessageHistory(self._earlier_messages)
         # Its text is saved at the end, when the widget is not on the screen any more.
         self.composer = Composer(
-            completion, objection, self.outbox.take_last, self.history, id="composer"
+            completion,
+            self._objection,
+            self._attachments,
+            self.outbox.take_last,
+            self.history,
+            id="composer",
         )
         # Looked up for each token, and faster so than by a query.
         self.view = ConversationView(self._make_turn_view, id="conversation")
@@ -96,6 +107,7 @@ class ChatScreen(Screen[None]):
         self.figures = RegularUpdates(self.update_status)
         self.dialogs = Dialogs(self)
         self.switch = ConversationSwitch(self)
+        self.search = ConversationSearch(self)
 
     def compose(self) -> ComposeResult:
         with Container(id="upper"):
@@ -104,6 +116,7 @@ class ChatScreen(Screen[None]):
                 yield self.view
                 yield OriginLegend(id="legend")
                 yield ProgressLine(id="progress")
+                yield FindBar(id="find")
                 yield MessageQueue(id="queue")
                 yield self.composer
         yield StatusLine(id="status")
@@ -152,13 +165,15 @@ class ChatScreen(Screen[None]):
             markdown=ready is None or ready.has_template,
         )
         view.show_origins(self.show_origins)
+        view.mark(self.search.pattern, None)
         return view
 
     # Messages of the composer and of the conversation view.
 
     @on(Composer.Sent)
     def _send(self, event: Composer.Sent) -> None:
-        self.history.add(event.text)
+        if not self.unsent.edits_answer:
+            self.history.add(event.text)
         edited = self.unsent.end_edit()
         if edited and edited in self.conversation.turns:
             self.outbox.edit(edited, event.text)
@@ -182,6 +197,16 @@ class ChatScreen(Screen[None]):
             # The archive says what is wrong with it where it matters more.
             return ()
 
+    def _objection(self, text: str) -> str | None:
+        """Why a text should not be sent as it is; an answer attaches no files."""
+        return None if self.unsent.edits_answer else objection(text)
+
+    def _attachments(self, pasted: str) -> str | None:
+        """What attaches pasted files; None where the box has no message, but e.g. `/save`."""
+        if self.unsent.edits_answer or is_command(self.composer.text):
+            return None
+        return as_attachments(pasted, Path.cwd())
+
     @on(Composer.Objected)
     def _say_objection(self, event: Composer.Objected) -> None:
         self.view.note(event.problem, warning=True)
@@ -193,7 +218,7 @@ class ChatScreen(Screen[None]):
 
     @on(ConversationView.EditRequested)
     def _edit(self, event: ConversationView.EditRequested) -> None:
-        self.unsent.begin_edit(event.turn, as_typed(event.turn.content))
+        self.unsent.begin_edit(event.turn)
 
     @on(ConversationView.VariantRequested)
     def _switch_variant(self, event: ConversationView.VariantRequested) -> None:
@@ -221,6 +246,18 @@ class ChatScreen(Screen[None]):
         if problem:
             self.view.note(problem, warning=True)
 
+    @on(FindBar.Changed)
+    def _find(self, event: FindBar.Changed) -> None:
+        self.search.find(event.text)
+
+    @on(FindBar.Moved)
+    def _find_other(self, event: FindBar.Moved) -> None:
+        self.search.move(event.step)
+
+    @on(FindBar.Closed)
+    def _stop_finding(self) -> None:
+        self.search.close()
+
     @on(Composer.Exited)
     def _focus_last_turn(self) -> None:
         self.view.action_move_focus(-1)
@@ -233,7 +270,7 @@ class ChatScreen(Screen[None]):
 
     def focus_for(self, event: events.Key | events.Paste) -> None:
         """Focus the composer if a key is a letter that nothing else here uses, or for a paste."""
-        if not self.is_mounted or self.focused is self.composer:
+        if not self.is_mounted or isinstance(self.focused, TextArea | Input):
             return
         is_command = isinstance(event, events.Key) and self.view.uses(event.key)
         if isinstance(event, events.Paste) or (event.is_printable and not is_command):
@@ -319,6 +356,10 @@ class ChatScreen(Screen[None]):
         panel = self.query_one(LivePanel)
         panel.display = not panel.display
         self.update_status()
+
+    def action_find(self) -> None:
+        """Find a text in the conversation."""
+        self.search.open()
 
     def action_new(self) -> None:
         """Start an empty conversation, unless an answer is being written."""

@@ -35,6 +35,8 @@ cast("dict[str, object]", ANSI_SEQUENCES_KEYS)["\x1b\r"] = (_Key.ALT_ENTER,)
 Complete = Callable[[str], str]
 # Says why a text should not be sent as it is, or returns None.
 Object = Callable[[str], str | None]
+# Takes what was pasted, and returns what attaches the files that it names, or None.
+Attach = Callable[[str], str | None]
 # Takes back the message that was sent last and still waits, or returns None.
 TakeBack = Callable[[], str | None]
 
@@ -46,7 +48,7 @@ class Composer(TextArea):
     and one at their end sends the message.
 
     complete: makes the suggestions. object_to: a text that it objects to is sent by the second
-    Enter. take_back, history: what Up brings back.
+    Enter. attach: makes attachments of pasted paths. take_back, history: what Up brings back.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -96,13 +98,14 @@ class Composer(TextArea):
         self,
         complete: Complete,
         object_to: Object,
+        attach: Attach,
         take_back: TakeBack,
         history: MessageHistory,
         *,
         id: str | None = None,
     ) -> None:
         super().__init__(id=id, highlight_cursor_line=False, placeholder=_PLACEHOLDER)
-        self._complete, self._object_to = complete, object_to
+        self._complete, self._object_to, self._attachments = complete, object_to, attach
         self._take_back, self._history = take_back, history
         # The text that was objected to last.
         self._questioned = ""
@@ -136,6 +139,24 @@ class Composer(TextArea):
                 event.stop()
                 event.prevent_default()
                 return
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """Attach the files whose paths are pasted, as when they are dropped here."""
+        attachments = self._attachments(event.text)
+        if attachments is None:
+            return
+        event.stop()
+        event.prevent_default()
+        start = min(self.selection)
+        end = self.replace(event.text, *self.selection).end_location
+        # Undoing brings the path back as it was pasted.
+        self.history.checkpoint()
+        before = self.document.get_line(start[0])[: start[1]]
+        if before.endswith("@"):
+            attachments = attachments[1:]
+        elif before and not before[-1].isspace() and before[-1] not in "([{":
+            attachments = f" {attachments}"
+        self.move_cursor(self.replace(f"{attachments} ", start, end).end_location)
 
     def _take_pasted(self, event: events.Key) -> bool:
         """Handle a key that is part of a paste and not text by itself; return whether it was."""

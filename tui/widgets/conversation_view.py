@@ -45,14 +45,14 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
         Binding("down", "move_focus(1)", "Next message", show=False),
         Binding("left", "switch_variant(-1)", "Previous variant", group=_VARIANTS),
         Binding("right", "switch_variant(1)", "Next variant", group=_VARIANTS),
-        Binding("e", "edit", "Edit", tooltip="ask again; the rest stays a branch"),
+        Binding("e", "edit", "Edit", tooltip="as a variant; what follows stays a branch"),
         Binding("y", "copy", "Copy"),
         Binding("c", "copy_code", "Copy code", tooltip="its last block; again: the one before"),
     ]
 
     @dataclass
     class EditRequested(Message):
-        """The user wants to edit a question."""
+        """The user wants to edit a question or an answer."""
 
         turn: Turn
 
@@ -128,6 +128,14 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
         self.release_anchor()
         self._pinned = self.turn_views[number - self._first], 0
         self.refresh(layout=True)
+
+    def scroll_to_found(self, turn: Turn) -> None:
+        """Scroll to the place in a turn that was found, if it is mounted."""
+        for view in self.turn_views:
+            if view.turn is turn:
+                self.release_anchor()
+                self._pinned = view, view.found_row - self.size.height // 3
+                self.refresh(layout=True)
 
     def clear(self) -> None:
         """Remove all turns and notes."""
@@ -242,7 +250,7 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
             return True
         match action:
             case "edit":
-                return focused.turn.role == "user"
+                return focused.can_be_edited
             case "switch_variant":
                 return focused.has_variants
             case "copy_code":
@@ -278,11 +286,9 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
             self.post_message(self.VariantRequested(view.turn, step))
 
     def action_edit(self) -> None:
-        """Ask to edit the turn, or the question that it answers."""
-        path = self._target_view.turn.path if self._target_view else []
-        questions = [turn for turn in path if turn.role == "user"]
-        if questions:
-            self.post_message(self.EditRequested(questions[-1]))
+        """Ask to edit the turn."""
+        if (view := self._target_view) and view.can_be_edited:
+            self.post_message(self.EditRequested(view.turn))
 
     def action_copy(self) -> None:
         """Ask to copy the turn."""

@@ -8,25 +8,32 @@ from textual.content import Content
 from textual.widget import Widget
 
 from localspec.speculation.rules import BONUS, CORRECTED, PLAIN
-from localspec_tui.origins import Origins, OriginSegment
+from localspec_tui.origins import EDITED, Origins, OriginSegment
 from localspec_tui.widgets.styled_text import StyledText
 
-_TARGET_STYLES = {CORRECTED: ".origin--corrected", BONUS: ".origin--bonus", PLAIN: ""}
+_STYLES = {
+    CORRECTED: ".origin--corrected",
+    BONUS: ".origin--bonus",
+    PLAIN: "",
+    EDITED: ".origin--edited",
+}
 _DRAFTED_STYLE = ".origin--drafted"
 
 
-_CLASSES = {"origin--drafted", "origin--corrected", "origin--bonus"}
+_CLASSES = {"origin--drafted", "origin--corrected", "origin--bonus", "origin--edited"}
 _CSS = """
         & > .origin--drafted { color: $text-success; text-style: bold; }
         & > .origin--corrected { color: $text-warning; text-style: underline; }
         & > .origin--bonus { color: $text-secondary; text-style: italic; }
+        & > .origin--edited { background: $foreground 15%; text-style: underline italic; }
+        &:ansi > .origin--edited { background: ansi_default; }
 """
 
 
 class OriginView(Widget):
     """Grows at its end. The styles differ without colours too; an OriginLegend explains them.
 
-    origins: what to show. `append` changes this object.
+    origins: what to show. `append` changes this object. text: the widget that shows it.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
@@ -35,16 +42,16 @@ class OriginView(Widget):
     def __init__(self, origins: Origins | None = None, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.origins = origins or Origins()
-        self._text = StyledText()
+        self.text = StyledText()
         self._append_segments(self.origins.segments)
 
     def compose(self) -> ComposeResult:
-        yield self._text
+        yield self.text
 
     def set_segments(self, segments: Iterable[OriginSegment]) -> None:
         """Show another text."""
         self.origins = Origins.of(segments)
-        self._text.clear()
+        self.text.clear()
         self._append_segments(self.origins.segments)
 
     def append(self, text: str, origin: str) -> None:
@@ -57,11 +64,11 @@ class OriginView(Widget):
         self.origins.append_rest(rest)
         if rest:
             self._append_segments([(rest, self.origins.segments[-1].origin)])
-        self._text.flush()
+        self.text.flush()
 
     def _append_segments(self, segments: Iterable[tuple[str, str]]) -> None:
         for text, origin in segments:
-            self._text.append(text, _style(origin))
+            self.text.append(text, _style(origin))
 
 
 class OriginLegend(Widget):
@@ -99,4 +106,4 @@ class OriginLegend(Widget):
 
 def _style(origin: str) -> str:
     """The style of an origin. All drafters share one."""
-    return _TARGET_STYLES.get(origin, _DRAFTED_STYLE)
+    return _STYLES.get(origin, _DRAFTED_STYLE)

@@ -1,5 +1,6 @@
 """Turn view: one turn of the conversation."""
 
+import re
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ from textual.widgets import Static
 
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.turns import Turn
+from localspec.conversation.unfinished import EDITED
 from localspec_tui.origins import Origins, OriginSegment
 from localspec_tui.widgets.origin_view import OriginView
 from localspec_tui.widgets.single_layout import SingleLayout
@@ -24,6 +26,7 @@ _STOP_REASONS = {
     "interrupted": "interrupted",
     "length": "cut off: the limit of tokens is reached",
     "context": "cut off: the context is full",
+    EDITED: "edited: a message may follow, or Ctrl-G goes on from here",
 }
 
 
@@ -71,6 +74,7 @@ class TurnView(SingleLayout, can_focus=True):
         self._origin_view: OriginView | None = None
         self._is_origin_view_on = False
         self._thought: ThoughtView | None = None
+        self._marked: tuple[re.Pattern[str] | None, int | None] = None, None
         markdown = markdown and turn.role == "assistant"
         self._body = StreamingMarkdown() if markdown else StyledText()
         self._stop_reason = Static(id="stop-reason", markup=False)
@@ -123,15 +127,37 @@ class TurnView(SingleLayout, can_focus=True):
         self._is_origin_view_on = on
         if on and not self._origin_view and self._origins.names:
             self._origin_view = OriginView(self._origins)
+            self._origin_view.text.mark(*self._marked)
             self._mount_before(self._origin_view, self._stop_reason)
         if self._origin_view:
             self._origin_view.display = on
             self._body.display = not on
 
+    def mark(self, pattern: re.Pattern[str] | None, shown: int | None) -> None:
+        """Mark what a pattern finds in the text; see `VirtualText.mark`."""
+        self._marked = pattern, shown
+        self._body.mark(pattern, shown)
+        if self._origin_view:
+            self._origin_view.text.mark(pattern, shown)
+
+    @property
+    def found_row(self) -> int:
+        """The row, from the top of this view, of the place in sight."""
+        if self._origin_view and self._is_origin_view_on:
+            return self._origin_view.virtual_region.y + self._origin_view.text.found_row
+        return self._body.virtual_region.y + self._body.found_row
+
     @property
     def has_variants(self) -> bool:
         """Whether the turn has other variants."""
         return self._variant[1] > 1
+
+    @property
+    def can_be_edited(self) -> bool:
+        """Whether it is a question, or an answer that has ended."""
+        return self.turn.role == "user" or (
+            self.turn.role == "assistant" and self.turn.stop_reason is not None
+        )
 
     @property
     def origins(self) -> Origins:
@@ -189,7 +215,8 @@ class TurnView(SingleLayout, can_focus=True):
 
     def _title(self) -> str:
         number, count = self._variant
-        return _NAMES[self.turn.role] + (f" {number}/{count}" if count > 1 else "")
+        numbers = f" {number}/{count}" if count > 1 else ""
+        return _NAMES[self.turn.role] + numbers + (", edited" if self.turn.edited else "")
 
     def _show_stop_reason(self) -> None:
         reason = _STOP_REASONS.get(self.turn.stop_reason or "")

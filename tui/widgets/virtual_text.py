@@ -1,5 +1,6 @@
 """Virtual text: a text of any length in one widget that renders only the visible lines."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
@@ -12,6 +13,7 @@ from textual.style import Style
 from textual.visual import Visual
 
 from localspec_tui.common_prefix import common_prefix_length
+from localspec_tui.found_text import Span, spans_by_row
 from localspec_tui.markdown.line import Line
 from localspec_tui.widgets.single_layout import SingleLayout
 from localspec_tui.widgets.throttle import Throttle
@@ -50,6 +52,7 @@ class VirtualText(SingleLayout, Generic[Part]):
     """
 
     ALLOW_SELECT: ClassVar[bool] = True
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"text--found", "text--found-here"}
     DEFAULT_CSS = """
     VirtualText {
         width: 1fr;
@@ -57,6 +60,15 @@ class VirtualText(SingleLayout, Generic[Part]):
         /* The lines are wrapped already. */
         text-wrap: nowrap;
         text-overflow: clip;
+        & > .text--found { background: $warning 35%; text-style: underline; }
+        & > .text--found-here {
+            background: $warning;
+            color: black;
+            text-style: bold underline;
+        }
+        &:ansi > .text--found { background: ansi_default; }
+        &:ansi > .text--found-here { background: ansi_yellow; color: ansi_black; }
+        &:nocolor > .text--found-here { text-style: bold italic underline; }
     }
     """
 
@@ -66,6 +78,10 @@ class VirtualText(SingleLayout, Generic[Part]):
         self.auto_links = False
         self._caches: dict[int, _LineCache] = {}
         self._throttle = Throttle(self, self.flush)
+        # What is looked for, the number of the place that is shown, and where all places are.
+        self._pattern: re.Pattern[str] | None = None
+        self._shown: int | None = None
+        self._found: dict[int, dict[int, list[Span]]] = {}
 
     # For subclasses to implement.
 
@@ -90,6 +106,7 @@ class VirtualText(SingleLayout, Generic[Part]):
         cache = self._cache(width) if width else None
         final, before = (len(cache.final), cache.open or []) if cache else (0, [])
         self.take_appended()
+        self._found.clear()
         for each in self._caches.values():
             each.open = None
         if cache is None:
@@ -107,7 +124,31 @@ class VirtualText(SingleLayout, Generic[Part]):
     def invalidate_layout(self) -> None:
         """Lay out all parts again: final parts or their styles have changed."""
         self._caches.clear()
+        self._found.clear()
         self.refresh(layout=True)
+
+    def mark(self, pattern: re.Pattern[str] | None, shown: int | None) -> None:
+        """Mark what a pattern finds, if it is given. shown: the number of the place in sight."""
+        if (pattern, shown) != (self._pattern, self._shown):
+            self._pattern, self._shown = pattern, shown
+            self._found.clear()
+            self.refresh()
+
+    @property
+    def found_row(self) -> int:
+        """The row of the place in sight, or of the last one before it; 0 if there is none."""
+        spans = self._found_at(self.size.width) if self.size.width else {}
+        rows = {each.number: row for row, found in reversed(spans.items()) for each in found}
+        return rows.get(min(self._shown or 0, max(rows, default=0)), 0)
+
+    def _found_at(self, width: int) -> dict[int, list[Span]]:
+        """Where the pattern finds something at a width in cells, by row."""
+        if self._pattern is None:
+            return {}
+        if width not in self._found:
+            lines = ((line.separator, line.text(0, -1)) for line in self.lines(width))
+            self._found[width] = spans_by_row([*lines], self._pattern)
+        return self._found[width]
 
     def lines(self, width: int) -> Iterator[Line]:
         """All lines at a width in cells."""
@@ -147,7 +188,8 @@ class VirtualText(SingleLayout, Generic[Part]):
             return Strip.blank(width, style.rich_style)
         line = cache.line(y)
         row_style = self.get_visual_style(line.row_style) if line.row_style else style
-        strip = self._strip(self._with_selection(line, y), row_style).apply_offsets(0, y)
+        content = self._with_selection(line, self._with_found(line, y), y)
+        strip = self._strip(content, row_style).apply_offsets(0, y)
         if line.margin:
             strip = Strip.join((self._strip(line.margin, style), strip))
         return strip.adjust_cell_length(width, row_style.rich_style)
@@ -157,16 +199,24 @@ class VirtualText(SingleLayout, Generic[Part]):
         strips = Visual.to_strips(self, content, width, 1, style, apply_selection=False)
         return strips[0] if strips else Strip([], 0)
 
+    def _with_found(self, line: Line, row: int) -> Content:
+        content = line.content
+        for start, end, number in self._found_at(self.size.width).get(row, ()):
+            name = "text--found-here" if number == self._shown else "text--found"
+            style = self.get_visual_style(name)
+            content = content.stylize(style, start + line.prefix, end + line.prefix)
+        return content
+
     # Selection with the mouse.
 
-    def _with_selection(self, line: Line, row: int) -> Content:
+    def _with_selection(self, line: Line, content: Content, row: int) -> Content:
         selection = self.text_selection
         span = selection.get_span(row) if selection else None
         if span is None:
-            return line.content
+            return content
         start, end = span
         style = Style.from_styles(self.screen.get_component_styles("screen--selection"))
-        return line.content.stylize(style, max(start, line.prefix), None if end < 0 else end)
+        return content.stylize(style, max(start, line.prefix), None if end < 0 else end)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected text as it was before it was wrapped."""

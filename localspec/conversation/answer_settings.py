@@ -1,0 +1,41 @@
+"""Answer settings: the generation options of an answer, and of the parts it is written in."""
+
+from dataclasses import replace
+
+from localspec.conversation.turns import Turn
+from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.sampling.keyed_hash import derive_seed
+
+_NO_LIMIT = 2**31 - 1
+
+
+def config_of(options: GenerationOptions) -> GenerationConfig:
+    """The checked settings; without `max_tokens`, the length is unlimited."""
+    longest = options.get("max_tokens") or _NO_LIMIT
+    return GenerationConfig.of(**{**options, "max_tokens": longest})
+
+
+def settings_of_rest(settings: GenerationConfig, turn: Turn) -> GenerationConfig:
+    """The settings to continue an answer with: its seed, and room for more tokens."""
+    kept = len(turn.written.tokens) if turn.stop_reason == "length" else turn.edited
+    return replace(
+        settings,
+        seed=settings.seed if turn.seed is None else turn.seed,
+        max_tokens=settings.max_tokens + kept,
+    )
+
+
+def settings_behind(
+    settings: GenerationConfig, *, written: int, prompt: int, dropped: int = 0
+) -> GenerationConfig:
+    """Settings for the next part of a text: the remaining token budget and an unused seed.
+
+    written, prompt: the tokens of the text so far, and of the prompt before it. After turns were
+    dropped, positions of the text repeat, and the noise of a position must not. The rules `token`
+    and `block` start a new sequence of draws at each part.
+    """
+    left, seed = settings.max_tokens - written, settings.seed
+    if dropped or not settings.verification.same_text:
+        seed = derive_seed(seed, dropped, prompt + written)
+    least = min(max(0, settings.min_tokens - written), left)
+    return replace(settings, seed=seed, max_tokens=left, min_tokens=least)

@@ -1,0 +1,90 @@
+"""Pasted and dropped files become attachments."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from fakes.pilot import ChatPilot, running_chat
+from fakes.scripted import Script
+from textual import events
+
+from localspec_tui.attachments import attach_files
+from localspec_tui.pasted_paths import as_attachments
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "main.py").write_text("print(1)\n")
+    (tmp_path / "my notes.txt").write_text("one\n")
+    (tmp_path / "it's (a).md").write_text("x\n")
+    (tmp_path / "image.png").write_bytes(b"\x89PNG\0")
+    return tmp_path
+
+
+def test_paths_are_attachments(folder: Path) -> None:
+    main, notes = folder / "main.py", folder / "my notes.txt"
+    assert as_attachments(f"{main}\n", folder) == f"@{main}"
+    assert as_attachments("./main.py", folder) == "@./main.py"
+    assert as_attachments(main.as_uri(), folder) == f"@{main}"
+    assert as_attachments(f"{notes.as_uri()}\n{main.as_uri()}\n", folder) == f'@"{notes}" @{main}'
+    for written in (f"{notes}", f"'{notes}'"):
+        text = as_attachments(written, folder)
+        assert text == f'@"{notes}"' and attach_files(text, folder)[1] == [str(notes)]
+    assert as_attachments(str(folder / "it's (a).md"), folder) == f'@"{folder}/it\'s (a).md"'
+
+
+@pytest.mark.skipif(os.name == "nt", reason="its shells have other quotes")
+def test_paths_are_quoted_as_in_a_shell(folder: Path) -> None:
+    escaped = str(folder / "my notes.txt").replace(" ", "\\ ")
+    assert as_attachments(f"{escaped} {folder}/main.py ", folder) == (
+        f'@"{folder}/my notes.txt" @{folder}/main.py'
+    )
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        "",
+        "main.py",
+        "/gone/main.py",
+        "see {}/main.py",
+        "{}/image.png",
+        "{}",
+        "'{}/main.py",
+        "a\0/b",
+    ],
+)
+def test_other_texts_stay(folder: Path, pasted: str) -> None:
+    assert as_attachments(pasted.replace("{}", str(folder)), folder) is None
+
+
+def test_they_are_attached_in_the_box_unless_it_has_a_command(folder: Path) -> None:
+    main = folder / "main.py"
+
+    async def paste(chat: ChatPilot, text: str) -> str:
+        chat.app.post_message(events.Paste(text))
+        await chat.pilot.pause()
+        return chat.screen.composer.text
+
+    async def body() -> None:
+        async with running_chat(Script(["Fine."]), folder) as chat:
+            composer = chat.screen.composer
+            await chat.press(*"explain")
+            assert await paste(chat, f"{main}") == f"explain @{main} "
+            await chat.press("ctrl+z")
+            assert composer.text == f"explain{main}"
+            composer.set_text("see @")
+            assert await paste(chat, f"{main}\n") == f"see @{main} "
+            await chat.press("enter")
+            await chat.wait_idle()
+            assert "print(1)" in chat.contents[0]
+            composer.set_text("/save ")
+            assert await paste(chat, f"{main}") == f"/save {main}"
+            composer.set_text("")
+            assert await paste(chat, "one\ntwo") == "one\ntwo"
+            await chat.send("/edit-answer")
+            composer.load_text("")
+            assert await paste(chat, f"{main}") == f"{main}"
+
+    asyncio.run(body())

@@ -1,0 +1,72 @@
+"""Pasted paths: files that are dropped on the chat, or whose paths are pasted, as attachments."""
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from localspec.errors import InvalidValueError
+from localspec_tui.attachments import attach_files
+
+# Longer texts are no paths.
+_MOST_LETTERS = 8192
+_MOST_FILES = 20
+_NEEDS_QUOTES = re.compile(r"""[\s"'`]|[.,;:!?)\]}]\Z""")
+
+
+def as_attachments(pasted: str, folder: Path) -> str | None:
+    """What attaches the files whose paths were pasted; None unless all of it is such paths.
+
+    A terminal writes the paths of dropped files as a shell has them, or as addresses (`file://`).
+    A name without a folder stays a word. folder: base of relative paths.
+    """
+    if len(pasted) > _MOST_LETTERS:
+        return None
+    written = [_written(path) for path in _paths(pasted.strip(), folder)]
+    if not written or not all(written):
+        return None
+    text = " ".join(f"@{each}" for each in written)
+    try:
+        _, names = attach_files(text, folder)
+    except (InvalidValueError, OSError, ValueError):
+        return None
+    return text if len(names) == len(written) else None
+
+
+def _paths(text: str, folder: Path) -> Sequence[str]:
+    """The paths that a text consists of; nothing if a word of it is none."""
+    if _is_file(text, folder):
+        return [text]
+    try:
+        words = shlex.split(text, posix=os.name != "nt")
+    except ValueError:
+        return []
+    paths = [_path_of(word.strip("\"'") if os.name == "nt" else word) for word in words]
+    is_few = 0 < len(paths) <= _MOST_FILES
+    return paths if is_few and all(_is_file(path, folder) for path in paths) else []
+
+
+def _path_of(word: str) -> str:
+    """The path that a word is, or an address names."""
+    if not word.startswith("file://"):
+        return word
+    path = unquote(urlsplit(word).path)
+    return path.removeprefix("/") if os.name == "nt" else path
+
+
+def _is_file(path: str, folder: Path) -> bool:
+    if "\0" in path or not any(each in path for each in (os.sep, "/")):
+        return False
+    return os.path.isfile(folder / os.path.expanduser(path))
+
+
+def _written(path: str) -> str | None:
+    """A path as it is written after @; None for one that cannot be."""
+    if not path.isprintable():
+        return None
+    if not _NEEDS_QUOTES.search(path):
+        return path
+    quote = next((each for each in "\"'" if each not in path), None)
+    return quote and f"{quote}{path}{quote}"

@@ -1,0 +1,90 @@
+"""Find bar: what is looked for in the conversation, and how often it was found."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Input, Label
+
+
+class FindBar(Horizontal):
+    """Hidden until it is opened."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "Close", tooltip="what was found stays in sight"),
+        Binding("down,f3", "move(1)", "Next", tooltip="Enter does it, too"),
+        Binding("up,shift+f3", "move(-1)", "Previous", tooltip="the place before"),
+    ]
+    DEFAULT_CSS = """
+    FindBar {
+        height: 1;
+        margin: 0 2;
+        & > Label { color: $foreground 60%; }
+        & > Input { width: 1fr; }
+        &:ansi > Label { color: ansi_default; }
+    }
+    """
+
+    @dataclass
+    class Changed(Message):
+        """The user looks for another text."""
+
+        text: str
+
+    @dataclass
+    class Moved(Message):
+        """The user wants to see another place. step: 1 for the next, -1 for the one before."""
+
+        step: int
+
+    class Closed(Message):
+        """The user looks for nothing any more."""
+
+    def compose(self) -> ComposeResult:
+        yield Label("Find: ")
+        yield Input(compact=True, select_on_focus=True)
+        yield Label(id="found", markup=False)
+
+    def on_mount(self) -> None:
+        self.display = False
+
+    def open(self) -> None:
+        """Show the bar, with what was looked for last."""
+        self.display = True
+        self.query_one(Input).focus()
+
+    def show_count(self, number: int, count: int) -> None:
+        """Show how often the text was found. number: of the place that is shown, from 1."""
+        self.query_one("#found", Label).update(f" {number:,} of {count:,}" if count else " nothing")
+
+    def show_nothing(self) -> None:
+        """Show that no text is looked for."""
+        self.query_one("#found", Label).update("")
+
+    @property
+    def text(self) -> str:
+        """What is looked for; empty while the bar is hidden."""
+        return self.query_one(Input).value if self.display else ""
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.post_message(self.Changed(event.value))
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_move(1)
+
+    def action_move(self, step: int) -> None:
+        """Ask for another place."""
+        self.post_message(self.Moved(step))
+
+    def action_close(self) -> None:
+        """Hide the bar."""
+        self.display = False
+        self.post_message(self.Closed())
