@@ -131,7 +131,8 @@ def list_files(wanted: Repository) -> RemoteRepository:
         raise HubError(f"{endpoint_name()} does not answer as the Hub does; check HF_ENDPOINT")
     siblings = {sibling.rfilename: sibling for sibling in found.siblings or ()}
     # The Hub takes names in any case; under another name it answers for one that was renamed.
-    if other := renames.record(wanted.id, found.id):
+    identity = getattr(found, "_id", None)
+    if other := renames.record(wanted.id, found.id, identity and str(identity)):
         report_progress(
             f"{found.id} is another repository on the Hub now, and no longer {other}; here, too, "
             "each name means its own from now on, and nothing was deleted"
