@@ -8,6 +8,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from localspec.engine.messages import require_content
+from localspec.errors import InvalidValueError
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 
@@ -40,6 +42,7 @@ def _message(given: Fields) -> Mapping[str, Any]:
     role = given.text("role")
     if role not in _ROLES:
         raise given.wrong("role", f"one of {', '.join(_ROLES)}")
+    require_said(given, role)
     if role == "assistant":
         content, thought = _said(given)
     else:
@@ -53,6 +56,14 @@ def _message(given: Fields) -> Mapping[str, Any]:
         if value := given.text(name):
             found[name] = value
     return found
+
+
+def require_said(given: Fields, role: str) -> None:
+    """Raise ApiError for a message without the content that its role needs."""
+    try:
+        require_content(given.values, role, given.path)
+    except InvalidValueError as error:
+        raise ApiError(400, str(error), param=given.path) from error
 
 
 def _said(given: Fields) -> tuple[str, str]:

@@ -81,6 +81,32 @@ def test_a_wrong_prompt_among_others_is_named(engine: Engine, prompts: Any, told
         engine.stream(["a", "b"])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"role": "user", "contents": "hi"}, "has no content; .*its keys: role, contents"),
+        ({"role": "system"}, "has no content"),
+        ({"role": "assistant", "text": "hi"}, "has no content"),
+        ({}, "has no role"),
+        ({"rolle": "user", "content": "hi"}, "has no role; .*its keys: rolle, content"),
+        ({"role": 5, "content": "hi"}, "role is 5; give a text"),
+    ],
+)
+def test_a_message_that_lacks_something_is_named(
+    engine: Engine, wrong: dict[str, Any], told: str
+) -> None:
+    for ask in (engine.generate, engine.stream):
+        with pytest.raises(InvalidValueError, match=rf"messages\[1\](\.| ){told}"):
+            ask([message("a"), wrong], **OPTIONS)
+
+
+def test_answers_that_call_tools_need_no_content(engine: Engine) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    answer: dict[str, Any] = {"role": "assistant", "tool_calls": [call]}
+    for each in (answer, {**answer, "content": None}):
+        assert engine.generate([message("a"), each, message("b")], **OPTIONS).token_ids
+
+
 def test_a_prompt_is_tokenized_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenize, tokenized = Model.tokenize, list[str]()
 
