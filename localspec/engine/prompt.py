@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any, cast
 
-from localspec.engine.messages import require_messages
+from localspec.engine.messages import as_texts
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.llama.chat_template import Message, render
@@ -21,9 +21,9 @@ class Chat:
 
     def text(self, model: Model, template: str) -> str:
         """The messages as a model's chat template writes them. Raises InvalidValueError."""
-        require_messages(self.messages)
+        messages = as_texts(self.messages)
         bos, eos = special_texts(model)
-        return render(template, self.messages, bos=bos, eos=eos, options=self.template_options)
+        return render(template, messages, bos=bos, eos=eos, options=self.template_options)
 
 
 # A text to continue, its token ids, or the messages of a chat.

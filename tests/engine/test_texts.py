@@ -100,6 +100,30 @@ def test_a_message_that_lacks_something_is_named(
             ask([message("a"), wrong], **OPTIONS)
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ([{"type": "image_url", "image_url": {"url": "x"}}], r"\[0\]\.type is 'image_url'; .*text"),
+        ([{"type": "text", "text": "a"}, {"b": 1}], r"\[1\]\.type is None"),
+        ([{"type": "text", "text": 5}], r"\[0\]\.text is 5"),
+        (["a"], r"\[0\] is 'a'; it must be a part"),
+        ({"a": 1}, r" is {'a': 1}; it must be a text"),
+        (b"a", r" is b'a'"),
+        (5, r" is 5"),
+    ],
+)
+def test_a_content_that_is_no_text_is_refused(engine: Engine, content: Any, told: str) -> None:
+    for ask in (engine.generate, engine.stream):
+        with pytest.raises(InvalidValueError, match=rf"messages\[0\]\.content{told}"):
+            ask([{"role": "user", "content": content}], **OPTIONS)
+
+
+def test_parts_that_are_text_are_its_lines(engine: Engine) -> None:
+    parts = [{"type": "text", "text": "def"}, {"text": "f"}, {"type": "refusal", "refusal": "no"}]
+    found = engine.stream([{"role": "user", "content": parts}], **OPTIONS)
+    assert found.prompt == engine.stream([message("def\nf\nno")], **OPTIONS).prompt
+
+
 def test_answers_that_call_tools_need_no_content(engine: Engine) -> None:
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     answer: dict[str, Any] = {"role": "assistant", "tool_calls": [call]}
