@@ -176,9 +176,9 @@ class Engine(Closing, Texts):
     ) -> None:
         """Replace the target or the drafters, in all slots of the engine; None keeps them.
 
-        The old models are freed first. A target that was loaded without its heads is loaded again
-        for them. If the new models cannot be loaded, the old ones are loaded again and the error is
-        raised. Raises LocalspecError after `close`.
+        Texts that are being written end with a LocalspecError. The old models are freed first. A
+        target that was loaded without its heads is loaded again for them. If the new models cannot
+        be loaded, the old ones are loaded again and the error is raised. Not after `close`.
         """
         config = replace(
             self._config,
@@ -190,7 +190,7 @@ class Engine(Closing, Texts):
             raise LocalspecError("the engine was closed; load another with localspec.load")
         with self.scheduler.exclusive():
             for slot in self._slots.all:
-                slot.stop()
+                slot.stop("the engine was switched to another model or drafter")
             again = model is not None or self.slot.loaded.must_load_again(config.draft)
             load = self._load_target if again else self._load_drafters
             before, self._config = self._config, config
@@ -208,18 +208,18 @@ class Engine(Closing, Texts):
         """Have a GPU's driver compile what reading long prompts takes, once for each model.
 
         Else it may do that, with Vulkan for minutes, while the first long prompt waits. A text of
-        the engine's own slot is closed, and what its cache holds is lost.
+        the engine's own slot ends with a LocalspecError, and what its cache holds is lost.
         """
         with self.scheduler.exclusive():
-            self.slot.stop()
+            self.slot.stop("the engine was warmed up")
             warm_up(self.slot.target, self.drafter_set)
 
     def close(self) -> None:
-        """Free all models and their KV caches, for good."""
+        """Free all models, for good; texts that are being written end with a LocalspecError."""
         was_closed, self._closed = self._closed, True
         with self.scheduler.exclusive():
             for slot in self._slots.all:
-                slot.stop()
+                slot.stop("the engine was closed")
             if not was_closed:
                 self._free()
 

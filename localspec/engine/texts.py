@@ -72,7 +72,9 @@ class Texts:
         an empty list is no prompt, and its result is [].
         Log-probabilities are computed only with `logprobs=True`.
 
-        The first error of one of several texts stops the others, and is raised.
+        The first error of one of several texts stops the others, and is raised. Raises
+        LocalspecError if the engine is closed or switched before the text has ended: `cancelled` is
+        a text that `cancel` has ended.
         """
         return self._generate(prompt, options, _asked(cancel), explain)
 
@@ -98,7 +100,8 @@ class Texts:
         waits until another one has ended.
 
         Raises InvalidValueError for a value that makes no sense and for a prompt that does not fit;
-        ModelLoadError if there is no room for another text, and nothing to wait for.
+        ModelLoadError if there is no room for another text, and nothing to wait for. The stream
+        raises LocalspecError if the engine is closed or switched before its end.
         """
         settings = GenerationConfig.of(**{"logprobs": True, **options})
         return self._start(TextPrompt(prompt), settings, _asked(cancel), explain)

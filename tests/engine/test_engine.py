@@ -759,7 +759,14 @@ def test_using_a_closed_engine_is_an_error_and_no_crash() -> None:
         next(running)
         engine.close()
         engine.close()
-        assert list(running) == [] and running.stop_reason == "cancelled"
+        for read in (list, localspec.Generation.result):
+            try:
+                read(running)
+            except localspec.LocalspecError as error:
+                assert "the engine was closed before this text had ended" in str(error), error
+            else:
+                raise AssertionError("a text was cut off in silence")
+        assert len(running.tokens) == 1 and running.stop_reason == "cancelled"
         messages = [{"role": "user", "content": "hi"}]
         for prompt in ("def f(", [5, 6, 7], messages):
             for start in (engine.generate, engine.stream):

@@ -1,10 +1,12 @@
 """Several texts of one engine at once, by `generate` and `stream`: each is whole, or waits."""
 
+import asyncio
 import gc
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -286,8 +288,45 @@ def test_a_switch_ends_all_texts_and_frees_their_slots(
             next(each)
         engine.switch(draft="suffix")
         assert [each.stop_reason for each in running] == ["cancelled"] * len(PROMPTS)
+        for each in running:
+            for read in (next, Generation.result):
+                with pytest.raises(LocalspecError, match=r"switched .*before this text had ended"):
+                    read(each)
+            assert len(each.tokens) == 1
         assert engine._slots.further == []
         assert engine.generate("abc", **OPTIONS).token_ids == alone("abc")
+
+
+@pytest.mark.parametrize("change", [lambda engine: engine.switch(draft="suffix"), Engine.close])
+@pytest.mark.parametrize("prompt", ["abc", ["abc", "def"]])
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_a_text_that_another_thread_ends_is_an_error(
+    tiny_path: Path, change: Callable[[Engine], None], prompt: Any, in_loop: bool
+) -> None:
+    """Its caller has not cancelled it, and would take it for a whole one."""
+    begun = threading.Event()
+
+    class Slow(threading.Event):
+        def is_set(self) -> bool:  # asked in each step
+            begun.set()
+            sleep(0.005)
+            return False
+
+    options = {**OPTIONS, "max_tokens": 100, "cancel": Slow()}
+
+    def write() -> None:
+        with pytest.raises(LocalspecError, match=r"before this text had ended|was closed"):
+            asyncio.run(write_async()) if in_loop else engine.generate(prompt, **options)
+
+    async def write_async() -> None:
+        await engine.agenerate(prompt, **options)
+
+    with load(tiny_path, "none", threads=1, context=128) as engine:
+        threads = Threads()
+        threads.start(write)
+        assert begun.wait(PATIENCE)
+        change(engine)
+        threads.join()
 
 
 class Streams(RuleBasedStateMachine):
