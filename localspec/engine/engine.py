@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
+from weakref import finalize
 
 from localspec.control.pass_costs import PassCosts
 from localspec.drafters.spec import DraftOption, DraftRequest, parse_draft
@@ -34,7 +35,8 @@ from localspec.utils.progress import watched
 class Engine(Closing, Texts):
     """A target and its drafters, with their KV caches.
 
-    Make an engine with `load`; close it (or use `with`) to free all models. It may be used from
+    Make an engine with `load`; close it (or use `with`) to free all models: one that is forgotten
+    is freed with a ResourceWarning, and keeps nothing of what it learnt. It may be used from
     several threads: texts that are written at the same time share decodes. The prefix that a new
     prompt shares with the text before is not evaluated again. For a conversation, use a `Session`.
     """
@@ -61,6 +63,9 @@ class Engine(Closing, Texts):
         self.lock = self.scheduler.lock
         slots = Slots(load_models(self._config), self.scheduler)
         super().__init__(slots, load_seconds=perf_counter() - began)
+        # Runs when the engine is garbage-collected without `close`; a text holds its engine.
+        self._forgotten = finalize(self, slots.free_forgotten, weights)
+        self._forgotten.atexit = False
 
     def __repr__(self) -> str:
         drafting = self.drafter_set
@@ -222,6 +227,7 @@ class Engine(Closing, Texts):
                 slot.stop("the engine was closed")
             if not was_closed:
                 self._free()
+            self._forgotten.detach()
 
     def recipe(self, running: Generation) -> Recipe:
         """The recipe of a generation: everything that decides its text."""
@@ -238,14 +244,8 @@ class Engine(Closing, Texts):
         )
 
     def _free(self) -> None:
-        """Free all models and KV caches, those of the engine's own slot last."""
-        loaded = self.slot.loaded
         self._keep_costs()
-        for slot in reversed(self._slots.all):
-            slot.loaded.close_caches()
-        loaded.drafters.close()
-        if loaded.target.model is not self._config.weights:
-            loaded.target.model.close()
+        self._slots.free(self._config.weights)
 
     def _keep_costs(self) -> None:
         self.slot.loaded.keep_costs(max(len(slot.target.tokens) for slot in self._slots.all))

@@ -183,6 +183,8 @@ class Generation(Closing, Iterator[Token]):
         self._emissions: Generator[Emission, None, None] | None = None
         self._has_read = False
         self._interruption: str | None = None
+        # What must not be freed before the generation, and so the last of its members.
+        self.engine: object = None
 
     def __repr__(self) -> str:
         text = "".join(token.text for token in self.tokens)

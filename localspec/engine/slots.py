@@ -1,5 +1,6 @@
 """Slots: the slots of an engine, and who uses them."""
 
+import warnings
 from collections.abc import Callable
 from weakref import finalize
 
@@ -9,6 +10,7 @@ from localspec.engine.slot import Slot
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
 from localspec.llama import compute_thread
 from localspec.llama.context import Context
+from localspec.llama.model import Model
 from localspec.loading.loader import LoadedModels
 from localspec.loading.thread_change import thread_change
 
@@ -141,6 +143,27 @@ class Slots:
                 self.further.remove(slot)
                 slot.close()
             self.lock.notify_all()
+
+    def free(self, weights: Model | None) -> None:
+        """Free all models and KV caches, those of the own slot last. weights: another's model."""
+        for slot in reversed(self.all):
+            slot.loaded.close_caches()
+        self._free_models(weights)
+
+    def free_forgotten(self, weights: Model | None) -> None:
+        """Free what nobody uses any more, with a warning; called by the garbage collector."""
+        for slot in reversed(self.all):
+            slot.loaded.close_sequences()
+        self._free_models(weights)
+        name = self.own.loaded.target.model.path.name
+        what = f"an engine of {name} was forgotten; close it, or use it in a `with`"
+        warnings.warn(what, ResourceWarning, stacklevel=2)
+
+    def _free_models(self, weights: Model | None) -> None:
+        loaded = self.own.loaded
+        loaded.drafters.close()
+        if loaded.target.model is not weights:
+            loaded.target.model.close()
 
     @property
     def _own_is_free(self) -> bool:

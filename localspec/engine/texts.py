@@ -259,6 +259,7 @@ class Texts:
                     explain=explain,
                 )
                 slots.leave_at_end(slot, generation)
+                generation.engine = self
             except BaseException:
                 slots.leave(slot)
                 raise

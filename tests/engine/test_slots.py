@@ -329,6 +329,39 @@ def test_a_text_that_another_thread_ends_is_an_error(
         threads.join()
 
 
+def test_an_engine_that_is_forgotten_is_freed(tiny_path: Path) -> None:
+    engine = load(tiny_path, "suffix", threads=1, context=128, texts=2)
+    model, cache = engine.model, engine.slot.target
+    left = engine.stream("abc", **OPTIONS)
+    next(left)
+    kept = [engine, left]
+    kept.append(kept)  # type: ignore[arg-type]
+    with pytest.warns(ResourceWarning, match="was forgotten; close it"):
+        del engine, left, kept
+        gc.collect()
+    for freed in (lambda: model.handle, lambda: cache.context.handle):
+        with pytest.raises(LocalspecError, match="closed"):
+            freed()
+
+
+def test_what_uses_an_engine_keeps_it(
+    tiny_path: Path, alone: Callable[[str], list[int]], recwarn: pytest.WarningsRecorder
+) -> None:
+    options: dict[str, Any] = {"threads": 1, "context": 128, "kv_type": "f32"}
+    stream = load(tiny_path, "none", **options).stream("abc", **OPTIONS)
+    session = Session(load(tiny_path, "none", **options), **OPTIONS)
+    answer = session.send("def")
+    gc.collect()
+    assert stream.result().token_ids == alone("abc")
+    assert len(answer.result().written.tokens) == LENGTH
+    assert load(tiny_path, "none", **options).generate("abc", **OPTIONS).token_ids == alone("abc")
+    assert len(recwarn) == 1  # of the engine that is forgotten after its only text
+    session.close()
+    with pytest.warns(ResourceWarning, match="was forgotten"):
+        del stream, answer, session
+        gc.collect()
+
+
 class Streams(RuleBasedStateMachine):
     """Streams of one thread are begun, read, closed and forgotten in any order."""
 
