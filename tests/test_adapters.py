@@ -1,5 +1,6 @@
 """Drafters for llama-cpp-python's own `Llama`: the same text as without, in fewer passes."""
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from fakes.tiny import tiny_model
 from llama_cpp import Llama
 
+import localspec.adapters
 from localspec.adapters import LlamaDrafter, draft_model
 from localspec.errors import (
     DrafterMismatchError,
@@ -25,6 +27,7 @@ PROMPT = "How do I find files by name, and how do I delete the files that I find
 PROMPTS = [PROMPT, "List all processes, the largest first.", PROMPT]
 # Two logits that differ by less may change places: kernels round quantised weights differently.
 NEAR_TIE = 0.3
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -167,6 +170,25 @@ def test_llama_writes_to_the_end_of_its_context(size: int) -> None:
                     written += 1
             ends.append(written)
     assert ends[0] == ends[1] and drafter.accepted > 0
+
+
+@pytest.mark.parametrize(
+    "example",
+    [localspec.adapters.__doc__, (ROOT / "docs" / "other-tools.md").read_text("utf-8")],
+)
+def test_the_examples_write_texts_longer_than_a_batch(example: str) -> None:
+    [(_, options)] = re.findall(
+        r"Llama\((\S+), (.*), draft_model=draft_model\(.suffix.\)\)", example
+    )
+    given = eval(f"dict({options})")  # that of the example
+    with opened("suffix") as drafter:
+        writer = Writer(bundled().target, drafter, **given)
+        ids = writer.llama.tokenize(PROMPT.encode())
+        before = (ids * (505 // len(ids) + 1))[:505]
+        long = (ids * 50)[:600]
+        assert len(writer.after(before, 60, temp=0.0)) == 60
+        assert len(writer.after(long, 60, temp=0.0)) == 60
+        assert drafter.accepted > 0
 
 
 def test_two_threads_ask_one_drafter() -> None:
