@@ -2,9 +2,9 @@
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from localspec.errors import InvalidValueError
 from localspec.sampling.params import SamplingParams
@@ -49,6 +49,14 @@ class GenerationOptions(TypedDict, total=False):
     xtc_probability: float | None
     xtc_threshold: float | None
     logit_bias: Mapping[int, float] | None
+
+
+def concrete(options: GenerationOptions) -> GenerationOptions:
+    """The options without iterators, for several configurations; what is read once is a tuple."""
+    return cast(
+        "GenerationOptions",
+        {name: tuple(it) if isinstance(it, Iterator) else it for name, it in options.items()},
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from localspec.engine.prompt import (
 from localspec.engine.side_by_side import side_by_side
 from localspec.engine.slots import Slots
 from localspec.errors import InvalidValueError
-from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.generation_config import GenerationConfig, GenerationOptions, concrete
 from localspec.stats import Seconds, Stats
 
 Cancelled = Callable[[], bool]
@@ -76,7 +76,7 @@ class Texts:
         LocalspecError if the engine is closed or switched before the text has ended: `cancelled` is
         a text that `cancel` has ended.
         """
-        return self._generate(prompt, options, _asked(cancel), explain)
+        return self._generate(prompt, concrete(options), _asked(cancel), explain)
 
     def stream(
         self,
@@ -124,11 +124,12 @@ class Texts:
 
         Cancelling the task ends the text within one step.
         """
-        GenerationConfig.of(**options)
+        given = concrete(options)
+        GenerationConfig.of(**given)
 
         def work(stopped: Cancelled) -> Generator[None, None, Result | list[Result]]:
             yield from ()
-            return self._generate(prompt, options, _asked(cancel, stopped), explain)
+            return self._generate(prompt, given, _asked(cancel, stopped), explain)
 
         return await Background(work)
 

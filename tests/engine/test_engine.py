@@ -255,6 +255,8 @@ def test_a_stop_string_ends_the_text(
         got = shared("auto").generate(PROMPT, stop=stops, depth=depth, **options)
         assert got.text == whole[: whole.index(stop)]
         assert got.stop_reason == "stop"
+    for got in shared("auto").generate([PROMPT] * 2, stop=iter([stop]), **options):
+        assert got.text == whole[: whole.index(stop)]
 
 
 # Prompts.
