@@ -100,6 +100,8 @@ def _as_chat(prompt: object) -> Chat | None:
 def _tokenized(prompt: object, model: Model) -> list[int]:
     if isinstance(prompt, str):
         return text_tokens(prompt, model.tokenize)
+    if isinstance(prompt, bytes | bytearray | memoryview):  # else its bytes would be token ids
+        raise InvalidValueError("the prompt is bytes; decode them to a text: prompt.decode()")
     if chat := _as_chat(prompt):
         return _chat_tokens(chat, model)
     items = list(prompt) if isinstance(prompt, Iterable) else [None]

@@ -131,6 +131,16 @@ def test_answers_that_call_tools_need_no_content(engine: Engine) -> None:
         assert engine.generate([message("a"), each, message("b")], **OPTIONS).token_ids
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_bytes_are_no_token_ids(engine: Engine, kind: Any) -> None:
+    given = kind(b"abc")
+    for ask in (engine.generate, engine.stream):
+        with pytest.raises(InvalidValueError, match=r"the prompt is bytes; decode"):
+            ask(given, **OPTIONS)
+    with pytest.raises(InvalidValueError, match=r"number 1: the prompt is bytes"):
+        engine.generate(["a", given], **OPTIONS)
+
+
 def test_a_prompt_is_tokenized_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenize, tokenized = Model.tokenize, list[str]()
 
