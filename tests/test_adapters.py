@@ -206,6 +206,8 @@ def test_two_threads_ask_one_drafter() -> None:
     ("options", "error", "said"),
     [
         ({"draft": "auto"}, InvalidValueError, "draft is 'auto'; name suffix, lookup, ngram"),
+        ({"draft": ["suffix"]}, InvalidValueError, r"draft is \['suffix'\]; name one drafter"),
+        ({"draft": None}, InvalidValueError, "draft is None; name one drafter"),
         ({"draft": "suffix", "depth": 0}, InvalidValueError, "depth is 0"),
         ({"draft": "nothere.gguf", "target": "T"}, ModelNotFoundError, "nothere.gguf"),
         ({"draft": "D"}, InvalidValueError, "target is not given"),
@@ -214,7 +216,10 @@ def test_two_threads_ask_one_drafter() -> None:
 )
 def test_what_is_refused(options: dict[str, Any], error: type[LocalspecError], said: str) -> None:
     files = {"T": bundled().target, "D": bundled().drafter, "other": tiny_model("llama")}
-    named = {name: files.get(value, value) for name, value in options.items()}
+    named = {
+        name: files.get(value, value) if isinstance(value, str) else value
+        for name, value in options.items()
+    }
     with pytest.raises(error, match=said) as raised:
         draft_model(**named)
     assert "\n" not in str(raised.value)

@@ -126,6 +126,7 @@ class Texts:
         """
         given = concrete(options)
         GenerationConfig.of(**given)
+        _asked(cancel)
 
         def work(stopped: Cancelled) -> Generator[None, None, Result | list[Result]]:
             yield from ()
@@ -147,6 +148,7 @@ class Texts:
         """
         settings = GenerationConfig.of(**{"logprobs": True, **options})
         asked = TextPrompt(prompt)
+        _asked(cancel)
 
         def work(stopped: Cancelled) -> Generator[Token, None, Result]:
             with self._start(asked, settings, _asked(cancel, stopped), explain) as running:
@@ -268,5 +270,7 @@ class Texts:
 
 
 def _asked(cancel: threading.Event | None, stopped: Cancelled = lambda: False) -> Cancelled:
-    """Whether a text shall end."""
+    """Whether a text shall end. Raises InvalidValueError if `cancel` is no event."""
+    if cancel is not None and not callable(getattr(cancel, "is_set", None)):
+        raise InvalidValueError(f"cancel is {cancel!r:.60}; it must be a threading.Event")
     return stopped if cancel is None else lambda: cancel.is_set() or stopped()

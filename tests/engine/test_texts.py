@@ -131,6 +131,13 @@ def test_answers_that_call_tools_need_no_content(engine: Engine) -> None:
         assert engine.generate([message("a"), each, message("b")], **OPTIONS).token_ids
 
 
+def test_what_cancels_is_an_event(engine: Engine) -> None:
+    wrong: Any = 5
+    for ask in (engine.generate, engine.stream, engine.astream):
+        with pytest.raises(InvalidValueError, match=r"cancel is 5; it must be a threading\.Event"):
+            ask("a", cancel=wrong, **OPTIONS)
+
+
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_bytes_are_no_token_ids(engine: Engine, kind: Any) -> None:
     given = kind(b"abc")
