@@ -194,8 +194,7 @@ class Engine(Closing, Texts):
         if self._closed:
             raise LocalspecError("the engine was closed; load another with localspec.load")
         with self.scheduler.exclusive():
-            for slot in self._slots.all:
-                slot.stop("the engine was switched to another model or drafter")
+            self._slots.stop("the engine was switched to another model or drafter")
             again = model is not None or self.slot.loaded.must_load_again(config.draft)
             load = self._load_target if again else self._load_drafters
             before, self._config = self._config, config
@@ -221,13 +220,13 @@ class Engine(Closing, Texts):
 
     def close(self) -> None:
         """Free all models, for good; texts that are being written end with a LocalspecError."""
-        was_closed, self._closed = self._closed, True
+        self._closed = True
+        if self.lock.is_forked:  # all of it is the other process's
+            return
         with self.scheduler.exclusive():
-            for slot in self._slots.all:
-                slot.stop("the engine was closed")
-            if not was_closed:
+            self._slots.stop("the engine was closed")
+            if self._forgotten.detach():
                 self._free()
-            self._forgotten.detach()
 
     def recipe(self, running: Generation) -> Recipe:
         """The recipe of a generation: everything that decides its text."""

@@ -128,6 +128,8 @@ class Slots:
 
     def leave(self, slot: Slot) -> None:
         """Give a slot back; the KV caches of a further slot are freed."""
+        if self.lock.is_forked:
+            return
         if compute_thread.is_current():
             # The garbage collector runs in any thread; the lock's owner may wait for this one.
             self._abandoned.append(slot)
@@ -144,6 +146,11 @@ class Slots:
                 slot.close()
             self.lock.notify_all()
 
+    def stop(self, interruption: str) -> None:
+        """End the texts of all slots. interruption: what has happened, for their readers."""
+        for slot in self.all:
+            slot.stop(interruption)
+
     def free(self, weights: Model | None) -> None:
         """Free all models and KV caches, those of the own slot last. weights: another's model."""
         for slot in reversed(self.all):
@@ -152,6 +159,8 @@ class Slots:
 
     def free_forgotten(self, weights: Model | None) -> None:
         """Free what nobody uses any more, with a warning; called by the garbage collector."""
+        if self.lock.is_forked:
+            return
         for slot in reversed(self.all):
             slot.loaded.close_sequences()
         self._free_models(weights)

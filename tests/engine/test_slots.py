@@ -2,6 +2,10 @@
 
 import asyncio
 import gc
+import os
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -360,6 +364,55 @@ def test_what_uses_an_engine_keeps_it(
     with pytest.warns(ResourceWarning, match="was forgotten"):
         del stream, answer, session
         gc.collect()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_is_told_that_it_has_no_threads() -> None:
+    """In a process of its own: a fork of this one would have the threads of all tests."""
+    code = """
+        import os, warnings
+        import localspec
+
+        warnings.simplefilter("ignore", DeprecationWarning)
+        engine = localspec.load(threads=2, context=256)
+        stream = engine.stream("abc", max_tokens=20, ignore_eos=True)
+        next(stream)
+        session = localspec.Session(engine)
+        uses = [
+            lambda: engine.generate("abc"),
+            lambda: engine.generate(["abc", "def"]),
+            lambda: engine.stream("abc"),
+            lambda: next(stream),
+            lambda: session.send("abc").result(),
+            lambda: localspec.Session(engine),
+        ]
+        if not (child := os.fork()):
+            failed = 1
+            try:
+                for use in uses:
+                    try:
+                        use()
+                    except localspec.LocalspecError as error:
+                        assert "before the fork" in str(error), error
+                    else:
+                        raise AssertionError("it was used")
+                engine.close()
+                failed = 0
+            finally:
+                os._exit(failed)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert len(stream.result().token_ids) == 20
+        session.close()
+        engine.close()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE * 3,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 class Streams(RuleBasedStateMachine):
