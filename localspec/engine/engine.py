@@ -70,7 +70,8 @@ class Engine(Closing, Texts):
     def __repr__(self) -> str:
         drafting = self.drafter_set
         draft = " or ".join(drafting.names) or f"off ({drafting.reason})"
-        return f"<Engine {self.model.path.stem}, draft: {draft}, context {self.context}>"
+        state = "closed" if self._closed else f"draft: {draft}, context {self.context}"
+        return f"<Engine {self.model.path.stem}, {state}>"
 
     @property
     def notes(self) -> Sequence[str]:

@@ -65,9 +65,11 @@ class Slots:
     def open(self) -> Slot:
         """A slot for a session; give it back with `leave`.
 
-        Raises ModelLoadError if memory is too small for another.
+        Raises ModelLoadError if memory is too small for another, LocalspecError if the models are
+        closed.
         """
         with self.lock:
+            self.own.target.model.require_open()
             self._leave_abandoned()
             if self._own_is_free:
                 self._own_in_session = True

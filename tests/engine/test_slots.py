@@ -283,6 +283,17 @@ def test_closing_the_engine_ends_texts_that_wait(tiny_path: Path, no_room: None)
     assert running.stop_reason == "cancelled"
 
 
+def test_a_closed_engine_says_so(tiny_path: Path) -> None:
+    engine = load(tiny_path, "none", threads=1, context=128)
+    assert "closed" not in repr(engine)
+    with Session(engine) as session:
+        engine.close()
+        for use in (lambda: Session(engine), lambda: session.send("abc"), session.fork):
+            with pytest.raises(LocalspecError, match="was closed; load it again"):
+                use()
+    assert repr(engine) == f"<Engine {tiny_path.stem}, closed>"
+
+
 def test_a_switch_ends_all_texts_and_frees_their_slots(
     tiny_path: Path, alone: Callable[[str], list[int]]
 ) -> None:
