@@ -168,7 +168,7 @@ class Slots:
         self._free_models(weights)
         name = self.own.loaded.target.model.path.name
         what = f"an engine of {name} was forgotten; close it, or use it in a `with`"
-        warnings.warn(what, ResourceWarning, stacklevel=2)
+        warnings.warn(what, ResourceWarning, stacklevel=3)  # whose reference was the last
 
     def _free_models(self, weights: Model | None) -> None:
         loaded = self.own.loaded
