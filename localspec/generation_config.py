@@ -2,9 +2,10 @@
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypedDict
+from operator import index
+from typing import Any, TypedDict, cast
 
 from localspec.errors import InvalidValueError
 from localspec.sampling.params import SamplingParams
@@ -13,6 +14,7 @@ from localspec.speculation.rules import Rule, rule_named
 
 DEFAULT_MAX_TOKENS = 256
 
+_WHOLE = frozenset({"max_tokens", "min_tokens", "seed", "depth", "top_logprobs"})
 _SAMPLING = frozenset(f.name for f in fields(SamplingParams)) - {"dry_breaker_tokens"}
 
 
@@ -49,6 +51,14 @@ class GenerationOptions(TypedDict, total=False):
     xtc_probability: float | None
     xtc_threshold: float | None
     logit_bias: Mapping[int, float] | None
+
+
+def concrete(options: GenerationOptions) -> GenerationOptions:
+    """The options without iterators, for several configurations; what is read once is a tuple."""
+    return cast(
+        "GenerationOptions",
+        {name: tuple(it) if isinstance(it, Iterator) else it for name, it in options.items()},
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +105,16 @@ class GenerationConfig:
             if formatted and "schema" in given:
                 raise InvalidValueError("both a schema and a response_format are given; choose one")
             given |= formatted
-        if isinstance(given.get("schema"), Mapping):
-            given["schema"] = json.dumps(given["schema"])
+        if "schema" in given:
+            given["schema"] = _schema_text(given["schema"])
         unknown = given.keys() - ({f.name for f in fields(cls)} - {"sampling"})
         if unknown:
             raise InvalidValueError(f"there is no setting {min(unknown)!r}")
         if "stop" in given:
-            stop = given["stop"]
-            given["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
+            given["stop"] = _stop_texts(given["stop"])
+        for name in _WHOLE & given.keys():
+            if hasattr(given[name], "__index__"):  # numpy's integers
+                given[name] = index(given[name])
         return cls(**given, sampling=sampling)
 
     def __post_init__(self) -> None:
@@ -117,6 +129,8 @@ class GenerationConfig:
                 raise InvalidValueError(f"stop is {stop!r}; it must be a text")
             if not stop:
                 raise InvalidValueError("a stop string is empty; it would end every text at once")
+        if not isinstance(self.grammar, str | None):
+            raise InvalidValueError(f"grammar is {self.grammar!r:.60}; it must be a text")
         # These three raise for invalid values.
         rule_named(self.rule)
         self.params({})
@@ -152,6 +166,31 @@ class GenerationConfig:
     def params(self, metadata: Mapping[str, Any]) -> SamplingParams:
         """The sampling parameters: the chosen ones, else the GGUF's, else the defaults."""
         return SamplingParams.for_model(metadata, **self.sampling)
+
+
+def _stop_texts(stop: object) -> tuple[str, ...]:
+    """`stop` as texts, which are checked later."""
+    if isinstance(stop, str):
+        return (stop,)
+    if isinstance(stop, bytes) or not isinstance(stop, Iterable):
+        raise InvalidValueError(f"stop is {stop!r:.60}; it must be a text or a list of texts")
+    return tuple(stop)
+
+
+def _schema_text(schema: object) -> str:
+    """A JSON schema as a text, which is checked later."""
+    if isinstance(schema, str):
+        return schema
+    if not isinstance(schema, Mapping):
+        pydantic = hasattr(schema, "model_json_schema")
+        way_out = "; take its model_json_schema()" if pydantic else ""
+        raise InvalidValueError(
+            f"schema is {schema!r:.60}; it must be a JSON schema, as a text or a dict{way_out}"
+        )
+    try:
+        return json.dumps({**schema})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValueError(f"schema cannot be written as JSON: {error}") from error
 
 
 def _as_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:

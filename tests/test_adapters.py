@@ -1,5 +1,6 @@
 """Drafters for llama-cpp-python's own `Llama`: the same text as without, in fewer passes."""
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from fakes.tiny import tiny_model
 from llama_cpp import Llama
 
+import localspec.adapters
 from localspec.adapters import LlamaDrafter, draft_model
 from localspec.errors import (
     DrafterMismatchError,
@@ -25,6 +27,7 @@ PROMPT = "How do I find files by name, and how do I delete the files that I find
 PROMPTS = [PROMPT, "List all processes, the largest first.", PROMPT]
 # Two logits that differ by less may change places: kernels round quantised weights differently.
 NEAR_TIE = 0.3
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -169,6 +172,25 @@ def test_llama_writes_to_the_end_of_its_context(size: int) -> None:
     assert ends[0] == ends[1] and drafter.accepted > 0
 
 
+@pytest.mark.parametrize(
+    "example",
+    [localspec.adapters.__doc__, (ROOT / "docs" / "other-tools.md").read_text("utf-8")],
+)
+def test_the_examples_write_texts_longer_than_a_batch(example: str) -> None:
+    [(_, options)] = re.findall(
+        r"Llama\((\S+), (.*), draft_model=draft_model\(.suffix.\)\)", example
+    )
+    given = eval(f"dict({options})")  # that of the example
+    with opened("suffix") as drafter:
+        writer = Writer(bundled().target, drafter, **given)
+        ids = writer.llama.tokenize(PROMPT.encode())
+        before = (ids * (505 // len(ids) + 1))[:505]
+        long = (ids * 50)[:600]
+        assert len(writer.after(before, 60, temp=0.0)) == 60
+        assert len(writer.after(long, 60, temp=0.0)) == 60
+        assert drafter.accepted > 0
+
+
 def test_two_threads_ask_one_drafter() -> None:
     """As two `Llama` objects do that share it: by turns, each for its own text."""
     texts = [np.array(ids, dtype=np.intc) for ids in ([1, 50, 60, 70, 50, 60], [1, 90, 50, 60])]
@@ -184,6 +206,8 @@ def test_two_threads_ask_one_drafter() -> None:
     ("options", "error", "said"),
     [
         ({"draft": "auto"}, InvalidValueError, "draft is 'auto'; name suffix, lookup, ngram"),
+        ({"draft": ["suffix"]}, InvalidValueError, r"draft is \['suffix'\]; name one drafter"),
+        ({"draft": None}, InvalidValueError, "draft is None; name one drafter"),
         ({"draft": "suffix", "depth": 0}, InvalidValueError, "depth is 0"),
         ({"draft": "nothere.gguf", "target": "T"}, ModelNotFoundError, "nothere.gguf"),
         ({"draft": "D"}, InvalidValueError, "target is not given"),
@@ -192,7 +216,10 @@ def test_two_threads_ask_one_drafter() -> None:
 )
 def test_what_is_refused(options: dict[str, Any], error: type[LocalspecError], said: str) -> None:
     files = {"T": bundled().target, "D": bundled().drafter, "other": tiny_model("llama")}
-    named = {name: files.get(value, value) for name, value in options.items()}
+    named = {
+        name: files.get(value, value) if isinstance(value, str) else value
+        for name, value in options.items()
+    }
     with pytest.raises(error, match=said) as raised:
         draft_model(**named)
     assert "\n" not in str(raised.value)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes.pycode import load
+from pydantic import create_model
 
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError
@@ -26,6 +27,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"rule": "best"}, "rule is 'best'; choose from: coupled"),
     ({"stop": [5]}, "stop is 5"),
     ({"stop": [""]}, "stop string is empty"),
+    ({"stop": 5}, "stop is 5; it must be a text or a list"),
+    ({"stop": b"a"}, "stop is b'a'; it must be a text or a list"),
+    ({"schema": [1]}, r"schema is \[1\]; it must be a JSON schema"),
+    ({"schema": {"enum": {1}}}, "schema cannot be written as JSON"),
+    ({"schema": create_model("A", a=(int, ...))}, "schema is .*A.*; take its model_json_schema"),
+    ({"grammar": 5}, "grammar is 5; it must be a text"),
+    ({"dry_sequence_breakers": 5}, "dry_sequence_breakers is 5"),
+    ({"logit_bias": 5}, "logit_bias is 5"),
     ({"top_p": 0}, "top_p is 0"),
     ({"logit_bias": {"5": 1}}, "logit_bias '5'"),
     ({"sampling": {}}, "no setting 'sampling'"),
@@ -67,6 +76,15 @@ def test_none_is_a_default_and_a_seed_is_drawn() -> None:
     assert drawn.stop == ("\n",)
     assert drawn.seed != GenerationConfig.of().seed
     assert drawn.params({"general.sampling.temp": 0.3}).temperature == 0.3
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    given = {"seed": np.uint64(2**64 - 1), "max_tokens": np.int32(5), "depth": np.int8(3)}
+    found = GenerationConfig.of(**given)
+    assert (found.seed, found.max_tokens, found.depth) == (2**64 - 1, 5, 3)
+    assert all(type(each) is int for each in (found.seed, found.max_tokens, found.depth))
+    with pytest.raises(InvalidValueError, match="seed is -1;"):
+        GenerationConfig.of(seed=np.int64(-1))
 
 
 def test_without_a_depth_it_is_left_to_what_pays() -> None:

@@ -125,6 +125,10 @@ def draft_model(
     small model that cannot draft for the target, or a head.
     """
     require("depth", depth, 1, 64)
+    if not isinstance(draft, str | Path):
+        raise InvalidValueError(
+            f"draft is {draft!r:.60}; name one drafter: {', '.join(MODEL_FREE)}, or a small model"
+        )
     if draft in MODEL_FREE:
         return LlamaDrafter(model_free_drafter(str(draft)), depth, ExitStack())
     if draft in NAMES:

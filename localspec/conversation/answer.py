@@ -11,7 +11,7 @@ from localspec.conversation.reasoning import Split, Tags
 from localspec.conversation.turns import Conversation, Turn
 from localspec.engine.background import Background
 from localspec.engine.detokenizer import Detokenizer
-from localspec.engine.generation import Generation, Token
+from localspec.engine.generation import Generation, InterruptedTextError, Token
 from localspec.engine.prompt import Wording
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig
@@ -219,6 +219,13 @@ class Answer(Closing, Iterator[Event]):
             cancelled=self._stop.is_set,
         )
         generation.commit_at_most(self._writer.budget.room)
+        try:
+            return (yield from self._tokens_of(generation))
+        except InterruptedTextError:
+            return "cancelled"
+
+    def _tokens_of(self, generation: Generation) -> Generator[Event, None, str]:
+        """Yield a part token by token; return the stop reason, or that its budget is spent."""
         again = self.stats.prompt_again
         for progress in generation.reading():
             yield Reading(*progress)

@@ -24,7 +24,7 @@ from localspec.conversation.window import Window, drop_oldest, last_question, to
 from localspec.drafters.spec import DraftOption
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.generation_config import GenerationConfig, GenerationOptions, concrete
 from localspec.utils.closing import Closing
 
 # The share of the context kept free for the answer; the oldest turns are dropped for it.
@@ -74,14 +74,14 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         """
         if when_full not in ("stop", "drop"):
             raise InvalidValueError(f"when_full is {when_full!r}; it must be stop or drop")
-        config_of(options)
+        self._options = concrete(options)
+        config_of(self._options)
         super().__init__()
         self.engine = engine
         self.system = system
         self.when_full = when_full
         self.thinking_budget = thinking_budget
         self.conversation = conversation or Conversation()
-        self._options: GenerationOptions = {**options}
         self.template_options = template_options
         self._tools, self._raw = tools, raw
         self._answer: Answer | None = None
@@ -211,7 +211,7 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         Only the named options change; None restores a default. If the new model cannot be loaded,
         the old one is loaded again and the error is raised.
         """
-        changed: GenerationOptions = {**self._options, **options}
+        changed = concrete({**self._options, **options})
         config_of(changed)
         self._end_answer()
         if model is not None or draft is not None:
@@ -302,7 +302,7 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         self, options: GenerationOptions, unfinished: Turn | None
     ) -> tuple[GenerationConfig, int]:
         """The settings of the next answer, and the context size in tokens with them."""
-        given: GenerationOptions = {"logprobs": False, **self._options, **options}
+        given = concrete({"logprobs": False, **self._options, **options})
         n_ctx = self._slot.set_pass_width(config_of(given))
         if given.get("max_tokens") is None:
             given["max_tokens"] = n_ctx

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
+from weakref import finalize
 
 from localspec.control.pass_costs import PassCosts
 from localspec.drafters.spec import DraftOption, DraftRequest, parse_draft
@@ -34,7 +35,8 @@ from localspec.utils.progress import watched
 class Engine(Closing, Texts):
     """A target and its drafters, with their KV caches.
 
-    Make an engine with `load`; close it (or use `with`) to free all models. It may be used from
+    Make an engine with `load`; close it (or use `with`) to free all models: one that is forgotten
+    is freed with a ResourceWarning, and keeps nothing of what it learnt. It may be used from
     several threads: texts that are written at the same time share decodes. The prefix that a new
     prompt shares with the text before is not evaluated again. For a conversation, use a `Session`.
     """
@@ -61,11 +63,15 @@ class Engine(Closing, Texts):
         self.lock = self.scheduler.lock
         slots = Slots(load_models(self._config), self.scheduler)
         super().__init__(slots, load_seconds=perf_counter() - began)
+        # Runs when the engine is garbage-collected without `close`; a text holds its engine.
+        self._forgotten = finalize(self, slots.free_forgotten, weights)
+        self._forgotten.atexit = False
 
     def __repr__(self) -> str:
         drafting = self.drafter_set
         draft = " or ".join(drafting.names) or f"off ({drafting.reason})"
-        return f"<Engine {self.model.path.stem}, draft: {draft}, context {self.context}>"
+        state = "closed" if self._closed else f"draft: {draft}, context {self.context}"
+        return f"<Engine {self.model.path.stem}, {state}>"
 
     @property
     def notes(self) -> Sequence[str]:
@@ -176,9 +182,9 @@ class Engine(Closing, Texts):
     ) -> None:
         """Replace the target or the drafters, in all slots of the engine; None keeps them.
 
-        The old models are freed first. A target that was loaded without its heads is loaded again
-        for them. If the new models cannot be loaded, the old ones are loaded again and the error is
-        raised. Raises LocalspecError after `close`.
+        Texts that are being written end with a LocalspecError. The old models are freed first. A
+        target that was loaded without its heads is loaded again for them. If the new models cannot
+        be loaded, the old ones are loaded again and the error is raised. Not after `close`.
         """
         config = replace(
             self._config,
@@ -189,8 +195,7 @@ class Engine(Closing, Texts):
         if self._closed:
             raise LocalspecError("the engine was closed; load another with localspec.load")
         with self.scheduler.exclusive():
-            for slot in self._slots.all:
-                slot.stop()
+            self._slots.stop("the engine was switched to another model or drafter")
             again = model is not None or self.slot.loaded.must_load_again(config.draft)
             load = self._load_target if again else self._load_drafters
             before, self._config = self._config, config
@@ -208,19 +213,20 @@ class Engine(Closing, Texts):
         """Have a GPU's driver compile what reading long prompts takes, once for each model.
 
         Else it may do that, with Vulkan for minutes, while the first long prompt waits. A text of
-        the engine's own slot is closed, and what its cache holds is lost.
+        the engine's own slot ends with a LocalspecError, and what its cache holds is lost.
         """
         with self.scheduler.exclusive():
-            self.slot.stop()
+            self.slot.stop("the engine was warmed up")
             warm_up(self.slot.target, self.drafter_set)
 
     def close(self) -> None:
-        """Free all models and their KV caches, for good."""
-        was_closed, self._closed = self._closed, True
+        """Free all models, for good; texts that are being written end with a LocalspecError."""
+        self._closed = True
+        if self.lock.is_forked:  # all of it is the other process's
+            return
         with self.scheduler.exclusive():
-            for slot in self._slots.all:
-                slot.stop()
-            if not was_closed:
+            self._slots.stop("the engine was closed")
+            if self._forgotten.detach():
                 self._free()
 
     def recipe(self, running: Generation) -> Recipe:
@@ -238,14 +244,8 @@ class Engine(Closing, Texts):
         )
 
     def _free(self) -> None:
-        """Free all models and KV caches, those of the engine's own slot last."""
-        loaded = self.slot.loaded
         self._keep_costs()
-        for slot in reversed(self._slots.all):
-            slot.loaded.close_caches()
-        loaded.drafters.close()
-        if loaded.target.model is not self._config.weights:
-            loaded.target.model.close()
+        self._slots.free(self._config.weights)
 
     def _keep_costs(self) -> None:
         self.slot.loaded.keep_costs(max(len(slot.target.tokens) for slot in self._slots.all))

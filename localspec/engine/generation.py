@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any, Literal, Protocol, TypeVar
 
 from localspec.engine.detokenizer import Detokenizer
+from localspec.errors import LocalspecError
 from localspec.generation_config import GenerationConfig
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.emission import Emission
@@ -17,6 +18,10 @@ from localspec.utils.format import excerpt
 
 _Step = TypeVar("_Step")
 StopReason = Literal["length", "eos", "stop", "cancelled", "context"]
+
+
+class InterruptedTextError(LocalspecError):
+    """A text was ended by another party than its reader: its engine was closed or switched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +49,9 @@ class Result:
     text: without the prompt and without the stop string. origins, logprobs: as in Token; logprobs
     is None unless they were asked for. top_logprobs: the likeliest tokens at each place with their
     log-probabilities, as many as were asked for. stop_reason: `length` (`max_tokens` is reached),
-    `eos` (the model ended the text), `stop` (a stop string), `context` (it is full), `cancelled`.
-    seed: it gives the same text again. rule: the verification rule. stats: counts and times.
+    `eos` (the model ended the text), `stop` (a stop string), `context` (it is full), `cancelled`
+    (by the caller). seed: it gives the same text again. rule: the verification rule. stats: counts
+    and times.
     """
 
     text: str
@@ -141,7 +147,9 @@ class Generation(Closing, Iterator[Token]):
     """An iterator of tokens; `Engine.stream` returns it.
 
     Close it, or leave the `with`, at any time: the KV caches stay consistent. A generation that
-    nothing refers to any more is closed by itself.
+    nothing refers to any more is closed by itself. Where the engine is closed or switched before
+    the text has ended, the iterator and `result` raise LocalspecError; `tokens` are those until
+    then.
 
     settings: the generation's settings, seed included. prompt: the prompt's token ids. context: the
     context size in tokens. steps: how steps are run. detokenizer: the one of the earlier parts, for
@@ -174,6 +182,9 @@ class Generation(Closing, Iterator[Token]):
         # The generation is in no reference cycle, so that it ends as soon as its reader forgets it.
         self._emissions: Generator[Emission, None, None] | None = None
         self._has_read = False
+        self._interruption: str | None = None
+        # What must not be freed before the generation, and so the last of its members.
+        self.engine: object = None
 
     def __repr__(self) -> str:
         text = "".join(token.text for token in self.tokens)
@@ -200,6 +211,10 @@ class Generation(Closing, Iterator[Token]):
                 pass
         token = self._step(self._write)
         if token is None:
+            if self._interruption:
+                raise InterruptedTextError(
+                    f"{self._interruption} before this text had ended; write it again"
+                )
             raise StopIteration
         return token
 
@@ -249,6 +264,13 @@ class Generation(Closing, Iterator[Token]):
             self._decoder.end()
             self.stop_reason = self.stop_reason or "cancelled"
         self._end()
+
+    def interrupt(self, why: str) -> None:
+        """Close it for another party than its reader, who gets an error. why: what has happened."""
+        with self._steps.between_steps():
+            if self.stop_reason is None:
+                self._interruption = why
+        self.close()
 
     def result(self) -> Result:
         """Run to the end and return the whole text."""

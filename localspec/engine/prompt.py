@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any, cast
 
+from localspec.engine.messages import as_texts
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.llama.chat_template import Message, render
@@ -20,8 +21,9 @@ class Chat:
 
     def text(self, model: Model, template: str) -> str:
         """The messages as a model's chat template writes them. Raises InvalidValueError."""
+        messages = as_texts(self.messages)
         bos, eos = special_texts(model)
-        return render(template, self.messages, bos=bos, eos=eos, options=self.template_options)
+        return render(template, messages, bos=bos, eos=eos, options=self.template_options)
 
 
 # A text to continue, its token ids, or the messages of a chat.
@@ -98,6 +100,8 @@ def _as_chat(prompt: object) -> Chat | None:
 def _tokenized(prompt: object, model: Model) -> list[int]:
     if isinstance(prompt, str):
         return text_tokens(prompt, model.tokenize)
+    if isinstance(prompt, bytes | bytearray | memoryview):  # else its bytes would be token ids
+        raise InvalidValueError("the prompt is bytes; decode them to a text: prompt.decode()")
     if chat := _as_chat(prompt):
         return _chat_tokens(chat, model)
     items = list(prompt) if isinstance(prompt, Iterable) else [None]

@@ -36,6 +36,11 @@ _FEW_ROWS = 2
 # Where another text may begin at any moment, a prompt pass should take so many seconds at most.
 _LONGEST_PASS = 0.1
 
+_FORKED = (
+    "this engine was loaded in the process before the fork, and its threads are not in this one; "
+    "load another here, or start processes with the method spawn"
+)
+
 
 class ScheduledText:
     """One text of a scheduler: its steps, its passes, and its clock.
@@ -181,7 +186,7 @@ class Scheduler:
     """
 
     def __init__(self) -> None:
-        self.lock = FairLock()
+        self.lock = FairLock(forked=_FORKED)
         self.rows = RowBudget()
         self._texts: list[ScheduledText] = []
         self._waiting: list[PassRequest] = []

@@ -174,13 +174,16 @@ class Slot:
         """Whether a step of the running generation is in progress."""
         return self.scheduled.in_step
 
-    def stop(self) -> None:
-        """Close the running generation; its text is added to the saved texts, if there are any."""
+    def stop(self, interruption: str | None = None) -> None:
+        """Close the running generation; its text is added to the saved texts, if there are any.
+
+        interruption: what has happened, where it is not its reader who ends it.
+        """
         with self.lock:
             while text := self._text:
                 if running := text.generation():
                     # This may wait for a step; meanwhile another thread may start a generation.
-                    running.close()
+                    running.interrupt(interruption) if interruption else running.close()
                 if self._text is text:
                     self._text = None
                     self._remember(text)

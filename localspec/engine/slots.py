@@ -1,5 +1,6 @@
 """Slots: the slots of an engine, and who uses them."""
 
+import warnings
 from collections.abc import Callable
 from weakref import finalize
 
@@ -9,6 +10,7 @@ from localspec.engine.slot import Slot
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
 from localspec.llama import compute_thread
 from localspec.llama.context import Context
+from localspec.llama.model import Model
 from localspec.loading.loader import LoadedModels
 from localspec.loading.thread_change import thread_change
 
@@ -63,9 +65,11 @@ class Slots:
     def open(self) -> Slot:
         """A slot for a session; give it back with `leave`.
 
-        Raises ModelLoadError if memory is too small for another.
+        Raises ModelLoadError if memory is too small for another, LocalspecError if the models are
+        closed.
         """
         with self.lock:
+            self.own.target.model.require_open()
             self._leave_abandoned()
             if self._own_is_free:
                 self._own_in_session = True
@@ -126,6 +130,8 @@ class Slots:
 
     def leave(self, slot: Slot) -> None:
         """Give a slot back; the KV caches of a further slot are freed."""
+        if self.lock.is_forked:
+            return
         if compute_thread.is_current():
             # The garbage collector runs in any thread; the lock's owner may wait for this one.
             self._abandoned.append(slot)
@@ -141,6 +147,34 @@ class Slots:
                 self.further.remove(slot)
                 slot.close()
             self.lock.notify_all()
+
+    def stop(self, interruption: str) -> None:
+        """End the texts of all slots. interruption: what has happened, for their readers."""
+        for slot in self.all:
+            slot.stop(interruption)
+
+    def free(self, weights: Model | None) -> None:
+        """Free all models and KV caches, those of the own slot last. weights: another's model."""
+        for slot in reversed(self.all):
+            slot.loaded.close_caches()
+        self._free_models(weights)
+
+    def free_forgotten(self, weights: Model | None) -> None:
+        """Free what nobody uses any more, with a warning; called by the garbage collector."""
+        if self.lock.is_forked:
+            return
+        for slot in reversed(self.all):
+            slot.loaded.close_sequences()
+        self._free_models(weights)
+        name = self.own.loaded.target.model.path.name
+        what = f"an engine of {name} was forgotten; close it, or use it in a `with`"
+        warnings.warn(what, ResourceWarning, stacklevel=3)  # whose reference was the last
+
+    def _free_models(self, weights: Model | None) -> None:
+        loaded = self.own.loaded
+        loaded.drafters.close()
+        if loaded.target.model is not weights:
+            loaded.target.model.close()
 
     @property
     def _own_is_free(self) -> bool:

@@ -19,7 +19,7 @@ from localspec.engine.prompt import (
 from localspec.engine.side_by_side import side_by_side
 from localspec.engine.slots import Slots
 from localspec.errors import InvalidValueError
-from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.generation_config import GenerationConfig, GenerationOptions, concrete
 from localspec.stats import Seconds, Stats
 
 Cancelled = Callable[[], bool]
@@ -72,9 +72,11 @@ class Texts:
         an empty list is no prompt, and its result is [].
         Log-probabilities are computed only with `logprobs=True`.
 
-        The first error of one of several texts stops the others, and is raised.
+        The first error of one of several texts stops the others, and is raised. Raises
+        LocalspecError if the engine is closed or switched before the text has ended: `cancelled` is
+        a text that `cancel` has ended.
         """
-        return self._generate(prompt, options, _asked(cancel), explain)
+        return self._generate(prompt, concrete(options), _asked(cancel), explain)
 
     def stream(
         self,
@@ -98,7 +100,8 @@ class Texts:
         waits until another one has ended.
 
         Raises InvalidValueError for a value that makes no sense and for a prompt that does not fit;
-        ModelLoadError if there is no room for another text, and nothing to wait for.
+        ModelLoadError if there is no room for another text, and nothing to wait for. The stream
+        raises LocalspecError if the engine is closed or switched before its end.
         """
         settings = GenerationConfig.of(**{"logprobs": True, **options})
         return self._start(TextPrompt(prompt), settings, _asked(cancel), explain)
@@ -121,11 +124,13 @@ class Texts:
 
         Cancelling the task ends the text within one step.
         """
-        GenerationConfig.of(**options)
+        given = concrete(options)
+        GenerationConfig.of(**given)
+        _asked(cancel)
 
         def work(stopped: Cancelled) -> Generator[None, None, Result | list[Result]]:
             yield from ()
-            return self._generate(prompt, options, _asked(cancel, stopped), explain)
+            return self._generate(prompt, given, _asked(cancel, stopped), explain)
 
         return await Background(work)
 
@@ -143,6 +148,7 @@ class Texts:
         """
         settings = GenerationConfig.of(**{"logprobs": True, **options})
         asked = TextPrompt(prompt)
+        _asked(cancel)
 
         def work(stopped: Cancelled) -> Generator[Token, None, Result]:
             with self._start(asked, settings, _asked(cancel, stopped), explain) as running:
@@ -256,6 +262,7 @@ class Texts:
                     explain=explain,
                 )
                 slots.leave_at_end(slot, generation)
+                generation.engine = self
             except BaseException:
                 slots.leave(slot)
                 raise
@@ -263,5 +270,7 @@ class Texts:
 
 
 def _asked(cancel: threading.Event | None, stopped: Cancelled = lambda: False) -> Cancelled:
-    """Whether a text shall end."""
+    """Whether a text shall end. Raises InvalidValueError if `cancel` is no event."""
+    if cancel is not None and not callable(getattr(cancel, "is_set", None)):
+        raise InvalidValueError(f"cancel is {cancel!r:.60}; it must be a threading.Event")
     return stopped if cancel is None else lambda: cancel.is_set() or stopped()

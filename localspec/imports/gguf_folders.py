@@ -28,7 +28,8 @@ def folder_collections(tool: str, folder: Path, name: str = "") -> list[Collecti
     problems: dict[tuple[str, ...], dict[str, str]] = {}
     known = _repositories(folder) if tool == LLAMA_CPP else {}
     for path in _gguf_files(folder):
-        file = path.relative_to(folder).as_posix()
+        # Where the ending is in capitals, the link has the usual one.
+        file = path.relative_to(folder).as_posix()[: -len(_ENDING)] + _ENDING
         below = f"{name}/{file}" if name else _as_repository(file, tool, known)
         folders, within = folders_of(tool, below)
         if _is_safe(below):
@@ -52,7 +53,7 @@ def _gguf_files(folder: Path) -> Iterator[Path]:
         seen.add(real)
         folders[:] = sorted(each for each in folders if not each.startswith("."))
         for file in sorted(files):
-            if file.endswith(_ENDING) and not file.startswith("."):
+            if file.lower().endswith(_ENDING) and not file.startswith("."):
                 yield Path(above, file)
 
 

@@ -89,9 +89,13 @@ class Model(Closing):
     @property
     def handle(self) -> Any:
         """The library's pointer, for `Context`. Raises LocalspecError after `close`."""
+        self.require_open()
+        return self._handle
+
+    def require_open(self) -> None:
+        """Raise LocalspecError after `close`."""
         if self._handle is None:
             raise LocalspecError(f"{self.path.name} was closed; load it again")
-        return self._handle
 
     @property
     def _vocab(self) -> Any:

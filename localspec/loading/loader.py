@@ -214,6 +214,10 @@ class LoadedModels:
     def close_caches(self) -> None:
         """Free the caches of this text, but not the models."""
         self.keep_learnt()
+        self.close_sequences()
+
+    def close_sequences(self) -> None:
+        """`close_caches`, where no file can be written: by the garbage collector."""
         self.drafter_set.close()
         self.target.close()
 

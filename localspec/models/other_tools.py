@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, ModelNotFoundError
 from localspec.gguf.check import check_drafter
 from localspec.gguf.files import ModelFiles, bytes_of, missing_parts, sidecar_kind
 from localspec.gguf.heads import kind_of
@@ -109,9 +109,12 @@ def _examined(name: str, collection: Collection, names: ModelFiles) -> OtherMode
     else:
         try:
             kind = kind_of(check_drafter(files[0])) or kind
+        except ModelNotFoundError:
+            problem = "is a link to a file that is gone; fetch it there again"
         except LocalspecError as error:
-            shown = display_name(files[0])
-            problem = str(error).removeprefix(shown).strip()
+            shown, said = display_name(files[0]), str(error)
+            named = said.startswith(shown)
+            problem = said.removeprefix(shown).strip() if named else f"cannot be used: {said}"
     return OtherModel(name, collection, kind, problem, names)
 
 

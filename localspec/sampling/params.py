@@ -81,12 +81,15 @@ class SamplingParams:
         self._check("dry_allowed_length", self.dry_allowed_length >= 0, "0 or more")
         self._check("dry_penalty_last_n", self.dry_penalty_last_n >= -1, "-1 (all), 0 or more")
         breakers = self.dry_sequence_breakers
-        texts = not isinstance(breakers, str) and all(
-            isinstance(text, str) and text for text in breakers
+        texts = (
+            not isinstance(breakers, str)
+            and isinstance(breakers, Sequence)
+            and all(isinstance(text, str) and text for text in breakers)
         )
         self._check("dry_sequence_breakers", texts, "a list of texts that are not empty")
         self._check("xtc_probability", 0 <= self.xtc_probability <= 1, "between 0 (off) and 1")
         self._check("xtc_threshold", 0 <= self.xtc_threshold <= 1, "between 0 and 1")
+        self._check("logit_bias", isinstance(self.logit_bias, Mapping), "a dict of token ids")
         for token, bias in self.logit_bias.items():
             number = isinstance(bias, (int, float)) and not math.isnan(bias) and bias < math.inf
             if not isinstance(token, int) or token < 0 or not number:

@@ -12,7 +12,7 @@ from localspec.server.asked import Asked
 from localspec.server.chat_prompt import CONTINUE
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
-from localspec.server.messages import part_text, require_readable
+from localspec.server.messages import part_text, require_readable, require_said
 from localspec.server.metrics import speculation
 from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
 from localspec.server.reply import Reply
@@ -117,6 +117,7 @@ def _messages(body: Fields) -> Iterator[Mapping[str, Any]]:
         role = message.text("role")
         if role not in ("user", "assistant", "system"):
             raise message.wrong("role", "user or assistant")
+        require_said(message, role)
         if isinstance(message.values.get("content"), str):
             yield {"role": role, "content": message.values["content"]}
         else:

@@ -77,6 +77,12 @@ class Guard:
         if size + len(scope.get("raw_path", b"")) > MOST_HEADER_BYTES:
             raise ApiError(431, f"the headers are larger than {MOST_HEADER_BYTES} bytes; send less")
         host = _name(headers.get("host", ""))
+        if self._hosts and not host:  # as of HTTP/1.0
+            raise ApiError(
+                403,
+                "the request has no Host header, which this server checks; send it, such as Host: "
+                f"{self._hosts[0]}",
+            )
         if self._hosts and host not in self._hosts:
             raise ApiError(
                 403,

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from localspec.engine.messages import is_text, require_content
+from localspec.errors import InvalidValueError
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 
@@ -22,7 +24,6 @@ _ROLES = {
     "tool": "tool",
     "function": "tool",
 }
-_TEXTS = ("text", "input_text", "output_text", "refusal")
 _RESULTS = ("tool", "function", "function_call_output", "custom_tool_call_output", "tool_result")
 _SPEAKERS = ("user", "assistant", "function_call", "custom_tool_call", *_RESULTS)
 
@@ -40,6 +41,7 @@ def _message(given: Fields) -> Mapping[str, Any]:
     role = given.text("role")
     if role not in _ROLES:
         raise given.wrong("role", f"one of {', '.join(_ROLES)}")
+    require_said(given, role)
     if role == "assistant":
         content, thought = _said(given)
     else:
@@ -55,6 +57,14 @@ def _message(given: Fields) -> Mapping[str, Any]:
     return found
 
 
+def require_said(given: Fields, role: str) -> None:
+    """Raise ApiError for a message without the content that its role needs."""
+    try:
+        require_content(given.values, role, given.path)
+    except InvalidValueError as error:
+        raise ApiError(400, str(error), param=given.path) from error
+
+
 def _said(given: Fields) -> tuple[str, str]:
     """What an answer says, and its reasoning where that is a part of it.
 
@@ -66,7 +76,7 @@ def _said(given: Fields) -> tuple[str, str]:
     texts, thoughts = list[str](), list[str]()
     for part in given.objects("content"):
         thought = part.values.get("thinking")
-        if _is_text(part):
+        if is_text(part.values):
             texts.append(part_text(part))
         elif isinstance(thought, str):
             thoughts.append(thought)
@@ -85,14 +95,9 @@ def text_of(given: Fields, name: str) -> str:
 
 def part_text(part: Fields) -> str:
     """A part of a content: its text, or words in the place of a picture or a document."""
-    if _is_text(part):
+    if is_text(part.values):
         return part.text("text") or part.text("refusal") or ""
     return f"[{part.text('type') or 'a part'} left out: this model reads text only]"
-
-
-def _is_text(part: Fields) -> bool:
-    kind = part.text("type")
-    return kind in _TEXTS or (kind is None and "text" in part)
 
 
 def require_readable(messages: Iterable[Fields]) -> None:
@@ -107,11 +112,11 @@ def require_readable(messages: Iterable[Fields]) -> None:
     if not isinstance(said[-1].values.get("content"), list):
         return
     parts = [*said[-1].objects("content")]
-    texts = [at for at, part in enumerate(parts) if _is_text(part)]
+    texts = [at for at, part in enumerate(parts) if is_text(part.values)]
     # A client may join a message that was refused and the next one: then a text follows.
     again = texts[-1] if len(texts) > 1 else 0
     for part in parts[again:]:
-        if not _is_text(part):
+        if not is_text(part.values):
             raise part.wrong("type", "text; this model reads nothing else")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from localspec.server.fields import Fields
-from localspec.server.messages import part_text, require_readable, text_of
+from localspec.server.messages import part_text, require_readable, require_said, text_of
 from localspec.server.stored_responses import StoredResponses
 from localspec.server.tool_names import ToolNames
 
@@ -96,6 +96,8 @@ def _item(item: Fields, names: ToolNames) -> Iterator[Message]:
             role = item.text("role") or "assistant"
             if role not in _ROLES:
                 raise item.wrong("role", f"one of {', '.join(_ROLES)}")
+            if kind == "message":
+                require_said(item, role)
             yield {"role": _ROLES[role], "content": text_of(item, "content")}
         case "function_call" | "custom_tool_call":
             arguments = item.text("arguments")

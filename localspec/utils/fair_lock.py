@@ -1,7 +1,22 @@
 """FairLock: a lock whose waiting threads get it in the order in which they asked."""
 
+import os
 import threading
 from collections import deque
+
+from localspec.errors import LocalspecError
+
+# How many forks lie between this process and the first one.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_count_fork)
 
 
 class FairLock:
@@ -10,16 +25,27 @@ class FairLock:
     A plain lock may be taken again by the thread that has just released it, ahead of threads that
     have waited longer. It is reentrant because the garbage collector may close a model in the
     middle of anything, also in the thread that holds the lock.
+
+    A forked process has none of the threads that would release the lock, or compute what it guards:
+    there, taking it raises LocalspecError. forked: what the error says.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, forked: str = "this lock belongs to the process before the fork") -> None:
+        self._forks, self._forked = _forks, forked
         self._guard = threading.RLock()
         self._owner: int | None = None
         self._count = 0
         self._waiting: deque[tuple[int, threading.Lock]] = deque()
         self._sleeping: set[threading.Lock] = set()
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether the lock was made in another process, of which this one is a fork."""
+        return self._forks != _forks
+
     def __enter__(self) -> None:
+        if self._forks != _forks:
+            raise LocalspecError(self._forked)
         thread = threading.get_ident()
         with self._guard:
             if self._owner in (None, thread):
@@ -72,7 +98,7 @@ class FairLock:
     def _take_again(self, count: int) -> None:
         """Take the lock, also if the thread is interrupted: a `with` will release it."""
         interrupt: BaseException | None = None
-        while self._owner != threading.get_ident():
+        while self._owner != threading.get_ident() and not self.is_forked:
             try:
                 self.__enter__()
             except BaseException as raised:

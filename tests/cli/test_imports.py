@@ -189,6 +189,15 @@ def test_rm_deletes_the_link_and_keeps_the_file(machine: Machine) -> None:
     assert again.code == 3 and "is not imported" in again.err
 
 
+def test_an_ending_in_capitals_is_one(machine: Machine) -> None:
+    fill(machine.studio / "zoo" / "owl-GGUF", {"owl-Q8_0.GGUF": TARGET})
+    assert machine("pull", "--from", "lmstudio").code == 0
+    done = machine(
+        "generate", "-m", "lmstudio:zoo/owl-GGUF:Q8_0", "-n", "2", "--draft", "none", "x"
+    )
+    assert done.code == 0, done.err
+
+
 def test_what_cannot_be_used_says_why(machine: Machine, tmp_path: Path) -> None:
     machine.ollama.write("owl:bad", "{")
     machine.ollama.add("owl:text", {"model": b"no model at all"})
@@ -197,6 +206,8 @@ def test_what_cannot_be_used_says_why(machine: Machine, tmp_path: Path) -> None:
     parts = {first.name: first, second.name: second}
     fill(machine.studio / "zoo" / "split-GGUF", {first.name: first, "mmproj-F16.gguf": b"x"})
     fill(machine.studio / "zoo" / "whole-GGUF", parts)
+    (machine.studio / "zoo" / "gone-GGUF").mkdir()
+    (machine.studio / "zoo" / "gone-GGUF" / "a-Q8_0.gguf").symlink_to(tmp_path / "nowhere.gguf")
     listed = machine("ls", "--others")
     problems = {
         row.split()[0]: row.partition("left out: it ")[2] for row in listed.out.splitlines()
@@ -208,6 +219,7 @@ def test_what_cannot_be_used_says_why(machine: Machine, tmp_path: Path) -> None:
         "lmstudio:zoo/split-GGUF:owl-Q8_0-00001-of-00002.gguf": (
             "lacks owl-Q8_0-00002-of-00002.gguf"
         ),
+        "lmstudio:zoo/gone-GGUF:Q8_0": "is a link to a file that is gone; fetch it there again",
         "lmstudio:zoo/split-GGUF:mmproj-F16.gguf": "is an image or audio encoder",
         "lmstudio:zoo/whole-GGUF:Q8_0": "",
     }

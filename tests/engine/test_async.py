@@ -99,6 +99,23 @@ def test_the_text_is_that_of_stream(engine: Engine) -> None:
     assert (result.token_ids, result.logprobs) == (expected.token_ids, None)
 
 
+def test_options_that_can_be_read_only_once(engine: Engine) -> None:
+    """Every text and every answer has them."""
+    text = engine.generate("abc", **OPTIONS).text
+    stop = text[2:4]
+    expected = text[: text.index(stop)]
+    options = {**OPTIONS, "stop": iter([stop])}
+    assert run(lambda: engine.agenerate("abc", **options)).text == expected
+    with Session(engine, raw=True, **{**OPTIONS, "stop": iter([stop])}) as session:
+        for _ in range(2):
+            assert session.send("abc").result().stop_reason == "stop"
+            session.reset()
+        session.switch(stop=iter(["never"]))
+        assert session.send("abc").result().stop_reason == "length"
+        answer = session.regenerate(stop=iter([stop]))
+        assert answer.result().stop_reason == "stop"
+
+
 def test_many_at_once(engine: Engine) -> None:
     prompts = ["abc", "def", "an en"] * 7
     expected = [engine.generate(each, **OPTIONS).token_ids for each in prompts[:3]] * 7

@@ -255,6 +255,8 @@ def test_a_stop_string_ends_the_text(
         got = shared("auto").generate(PROMPT, stop=stops, depth=depth, **options)
         assert got.text == whole[: whole.index(stop)]
         assert got.stop_reason == "stop"
+    for got in shared("auto").generate([PROMPT] * 2, stop=iter([stop]), **options):
+        assert got.text == whole[: whole.index(stop)]
 
 
 # Prompts.
@@ -759,7 +761,14 @@ def test_using_a_closed_engine_is_an_error_and_no_crash() -> None:
         next(running)
         engine.close()
         engine.close()
-        assert list(running) == [] and running.stop_reason == "cancelled"
+        for read in (list, localspec.Generation.result):
+            try:
+                read(running)
+            except localspec.LocalspecError as error:
+                assert "the engine was closed before this text had ended" in str(error), error
+            else:
+                raise AssertionError("a text was cut off in silence")
+        assert len(running.tokens) == 1 and running.stop_reason == "cancelled"
         messages = [{"role": "user", "content": "hi"}]
         for prompt in ("def f(", [5, 6, 7], messages):
             for start in (engine.generate, engine.stream):

@@ -1,10 +1,16 @@
 """Several texts of one engine at once, by `generate` and `stream`: each is whole, or waits."""
 
+import asyncio
 import gc
+import os
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -277,6 +283,17 @@ def test_closing_the_engine_ends_texts_that_wait(tiny_path: Path, no_room: None)
     assert running.stop_reason == "cancelled"
 
 
+def test_a_closed_engine_says_so(tiny_path: Path) -> None:
+    engine = load(tiny_path, "none", threads=1, context=128)
+    assert "closed" not in repr(engine)
+    with Session(engine) as session:
+        engine.close()
+        for use in (lambda: Session(engine), lambda: session.send("abc"), session.fork):
+            with pytest.raises(LocalspecError, match="was closed; load it again"):
+                use()
+    assert repr(engine) == f"<Engine {tiny_path.stem}, closed>"
+
+
 def test_a_switch_ends_all_texts_and_frees_their_slots(
     tiny_path: Path, alone: Callable[[str], list[int]]
 ) -> None:
@@ -286,8 +303,127 @@ def test_a_switch_ends_all_texts_and_frees_their_slots(
             next(each)
         engine.switch(draft="suffix")
         assert [each.stop_reason for each in running] == ["cancelled"] * len(PROMPTS)
+        for each in running:
+            for read in (next, Generation.result):
+                with pytest.raises(LocalspecError, match=r"switched .*before this text had ended"):
+                    read(each)
+            assert len(each.tokens) == 1
         assert engine._slots.further == []
         assert engine.generate("abc", **OPTIONS).token_ids == alone("abc")
+
+
+@pytest.mark.parametrize("change", [lambda engine: engine.switch(draft="suffix"), Engine.close])
+@pytest.mark.parametrize("prompt", ["abc", ["abc", "def"]])
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_a_text_that_another_thread_ends_is_an_error(
+    tiny_path: Path, change: Callable[[Engine], None], prompt: Any, in_loop: bool
+) -> None:
+    """Its caller has not cancelled it, and would take it for a whole one."""
+    begun = threading.Event()
+
+    class Slow(threading.Event):
+        def is_set(self) -> bool:  # asked in each step
+            begun.set()
+            sleep(0.005)
+            return False
+
+    options = {**OPTIONS, "max_tokens": 100, "cancel": Slow()}
+
+    def write() -> None:
+        with pytest.raises(LocalspecError, match=r"before this text had ended|was closed"):
+            asyncio.run(write_async()) if in_loop else engine.generate(prompt, **options)
+
+    async def write_async() -> None:
+        await engine.agenerate(prompt, **options)
+
+    with load(tiny_path, "none", threads=1, context=128) as engine:
+        threads = Threads()
+        threads.start(write)
+        assert begun.wait(PATIENCE)
+        change(engine)
+        threads.join()
+
+
+def test_an_engine_that_is_forgotten_is_freed(tiny_path: Path) -> None:
+    engine = load(tiny_path, "suffix", threads=1, context=128, texts=2)
+    model, cache = engine.model, engine.slot.target
+    left = engine.stream("abc", **OPTIONS)
+    next(left)
+    kept = [engine, left]
+    kept.append(kept)  # type: ignore[arg-type]
+    with pytest.warns(ResourceWarning, match="was forgotten; close it"):
+        del engine, left, kept
+        gc.collect()
+    for freed in (lambda: model.handle, lambda: cache.context.handle):
+        with pytest.raises(LocalspecError, match="closed"):
+            freed()
+
+
+def test_what_uses_an_engine_keeps_it(
+    tiny_path: Path, alone: Callable[[str], list[int]], recwarn: pytest.WarningsRecorder
+) -> None:
+    options: dict[str, Any] = {"threads": 1, "context": 128, "kv_type": "f32"}
+    stream = load(tiny_path, "none", **options).stream("abc", **OPTIONS)
+    session = Session(load(tiny_path, "none", **options), **OPTIONS)
+    answer = session.send("def")
+    gc.collect()
+    assert stream.result().token_ids == alone("abc")
+    assert len(answer.result().written.tokens) == LENGTH
+    assert load(tiny_path, "none", **options).generate("abc", **OPTIONS).token_ids == alone("abc")
+    assert len(recwarn) == 1  # of the engine that is forgotten after its only text
+    session.close()
+    with pytest.warns(ResourceWarning, match="was forgotten"):
+        del stream, answer, session
+        gc.collect()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_is_told_that_it_has_no_threads() -> None:
+    """In a process of its own: a fork of this one would have the threads of all tests."""
+    code = """
+        import os, warnings
+        import localspec
+
+        warnings.simplefilter("ignore", DeprecationWarning)
+        engine = localspec.load(threads=2, context=256)
+        stream = engine.stream("abc", max_tokens=20, ignore_eos=True)
+        next(stream)
+        session = localspec.Session(engine)
+        uses = [
+            lambda: engine.generate("abc"),
+            lambda: engine.generate(["abc", "def"]),
+            lambda: engine.stream("abc"),
+            lambda: next(stream),
+            lambda: session.send("abc").result(),
+            lambda: localspec.Session(engine),
+        ]
+        if not (child := os.fork()):
+            failed = 1
+            try:
+                for use in uses:
+                    try:
+                        use()
+                    except localspec.LocalspecError as error:
+                        assert "before the fork" in str(error), error
+                    else:
+                        raise AssertionError("it was used")
+                engine.close()
+                failed = 0
+            finally:
+                os._exit(failed)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert len(stream.result().token_ids) == 20
+        session.close()
+        engine.close()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE * 3,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 class Streams(RuleBasedStateMachine):

@@ -81,6 +81,73 @@ def test_a_wrong_prompt_among_others_is_named(engine: Engine, prompts: Any, told
         engine.stream(["a", "b"])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"role": "user", "contents": "hi"}, "has no content; .*its keys: role, contents"),
+        ({"role": "system"}, "has no content"),
+        ({"role": "assistant", "text": "hi"}, "has no content"),
+        ({}, "has no role"),
+        ({"rolle": "user", "content": "hi"}, "has no role; .*its keys: rolle, content"),
+        ({"role": 5, "content": "hi"}, "role is 5; give a text"),
+    ],
+)
+def test_a_message_that_lacks_something_is_named(
+    engine: Engine, wrong: dict[str, Any], told: str
+) -> None:
+    for ask in (engine.generate, engine.stream):
+        with pytest.raises(InvalidValueError, match=rf"messages\[1\](\.| ){told}"):
+            ask([message("a"), wrong], **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ([{"type": "image_url", "image_url": {"url": "x"}}], r"\[0\]\.type is 'image_url'; .*text"),
+        ([{"type": "text", "text": "a"}, {"b": 1}], r"\[1\]\.type is None"),
+        ([{"type": "text", "text": 5}], r"\[0\]\.text is 5"),
+        (["a"], r"\[0\] is 'a'; it must be a part"),
+        ({"a": 1}, r" is {'a': 1}; it must be a text"),
+        (b"a", r" is b'a'"),
+        (5, r" is 5"),
+    ],
+)
+def test_a_content_that_is_no_text_is_refused(engine: Engine, content: Any, told: str) -> None:
+    for ask in (engine.generate, engine.stream):
+        with pytest.raises(InvalidValueError, match=rf"messages\[0\]\.content{told}"):
+            ask([{"role": "user", "content": content}], **OPTIONS)
+
+
+def test_parts_that_are_text_are_its_lines(engine: Engine) -> None:
+    parts = [{"type": "text", "text": "def"}, {"text": "f"}, {"type": "refusal", "refusal": "no"}]
+    found = engine.stream([{"role": "user", "content": parts}], **OPTIONS)
+    assert found.prompt == engine.stream([message("def\nf\nno")], **OPTIONS).prompt
+
+
+def test_answers_that_call_tools_need_no_content(engine: Engine) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    answer: dict[str, Any] = {"role": "assistant", "tool_calls": [call]}
+    for each in (answer, {**answer, "content": None}):
+        assert engine.generate([message("a"), each, message("b")], **OPTIONS).token_ids
+
+
+def test_what_cancels_is_an_event(engine: Engine) -> None:
+    wrong: Any = 5
+    for ask in (engine.generate, engine.stream, engine.astream):
+        with pytest.raises(InvalidValueError, match=r"cancel is 5; it must be a threading\.Event"):
+            ask("a", cancel=wrong, **OPTIONS)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_bytes_are_no_token_ids(engine: Engine, kind: Any) -> None:
+    given = kind(b"abc")
+    for ask in (engine.generate, engine.stream):
+        with pytest.raises(InvalidValueError, match=r"the prompt is bytes; decode"):
+            ask(given, **OPTIONS)
+    with pytest.raises(InvalidValueError, match=r"number 1: the prompt is bytes"):
+        engine.generate(["a", given], **OPTIONS)
+
+
 def test_a_prompt_is_tokenized_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenize, tokenized = Model.tokenize, list[str]()
 

@@ -115,6 +115,14 @@ def test_a_folder_is_one_collection_named_after_it(tmp_path: Path) -> None:
     assert sum(len(each.problems) for each in found(folder)) == 2
 
 
+def test_an_ending_in_capitals_is_an_ending(home: Path) -> None:
+    folder = home / ".lmstudio" / "models"
+    fill(folder, {"zoo/owl-GGUF/owl-Q8_0.GGUF": b"", "zoo/owl-GGUF/owl-Q4_0.Gguf": b""})
+    assert names("lmstudio") == ["lmstudio:zoo/owl-GGUF:Q4_0", "lmstudio:zoo/owl-GGUF:Q8_0"]
+    [both] = found("lmstudio")
+    assert both.files["owl-Q8_0.gguf"] == folder / "zoo/owl-GGUF/owl-Q8_0.GGUF"
+
+
 def test_a_folder_of_a_tool_is_the_tools(home: Path, tmp_path: Path) -> None:
     OllamaStore(tmp_path / "big disk" / "models").add("owl:9m", {"model": b"x"})
     assert names(tmp_path / "big disk") == ["ollama:owl:9m"]

@@ -49,6 +49,14 @@ def test_other_names(plain: TestClient, host: str) -> None:
     assert answer.status_code == (200 if host == "[::1" else 403)
 
 
+def test_a_request_without_a_host(plain: TestClient) -> None:
+    request = plain.build_request("GET", "/v1/models")
+    request.headers["Host"] = ""
+    for answer in (plain.send(request), plain.get("/v1/models", headers={"Host": ":8080"})):
+        assert answer.status_code == 403
+        assert "no Host header, which this server checks" in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(
     "origin",
     ["null", "http://[", "http://[::1", PAGE, "http://localhost", "http://localhost:8081",

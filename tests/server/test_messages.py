@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from localspec.server import anthropic_messages
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.messages import messages_of
@@ -44,3 +45,27 @@ def test_an_item_that_is_referred_to_says_who_spoke_last() -> None:
     assert [each["role"] for each in found] == ["user", "assistant"]
     with pytest.raises(ApiError, match="reads nothing else"):
         input_messages(Fields({"input": [reference, asked]}), ToolNames(), stored)
+
+
+@pytest.mark.parametrize("role", ["user", "system", "developer", "assistant"])
+def test_a_message_without_its_content_is_refused(role: str) -> None:
+    with pytest.raises(ApiError, match=r"messages\[1\] has no content; .*role, contents") as raised:
+        read({"role": "user", "content": "Q"}, {"role": role, "contents": "hi"})
+    assert raised.value.status == 400
+    assert raised.value.param == "messages[1]"
+    item = Fields({"input": [{"role": role, "contents": "hi"}]})
+    with pytest.raises(ApiError, match=r"input\[0\] has no content"):
+        input_messages(item, ToolNames(), StoredResponses())
+    if role != "developer":
+        with pytest.raises(ApiError, match=r"messages\[0\] has no content"):
+            list(anthropic_messages._messages(Fields({"messages": [{"role": role}]})))
+    # Clients send null.
+    assert read({"role": role, "content": None})[0]["content"] == ""
+
+
+def test_what_stands_for_the_content_of_an_answer() -> None:
+    for said in ({"tool_calls": [{"id": "a"}]}, {"reasoning_content": "hm"}):
+        [answer] = read({"role": "assistant", **said})
+        assert answer == {"role": "assistant", "content": "", **said}
+    [result] = read({"role": "tool", "tool_call_id": "a"})
+    assert result["content"] == ""
