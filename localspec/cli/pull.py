@@ -17,6 +17,7 @@ from localspec.cli.pull_members import (
     chosen_members,
     heads_note,
     record_name,
+    record_pair,
     remove_outdated,
     renamed,
 )
@@ -96,6 +97,8 @@ def _pull(output: Output, name: str, wanted: str, *, dry_run: bool, as_json: boo
             output.note("what was fetched is kept; run the same command again to continue")
             return INTERRUPTED
         record_name(name, members)
+        if pair := record_pair(wanted, members):
+            output.note(pair)
         if elsewhere := heads_note(members):
             output.note(elsewhere)
     if as_json:

@@ -36,6 +36,7 @@ from localspec.models.own_drafters import (
     with_others,
 )
 from localspec.models.pair_finder import lacks_heads, names_of, pair_of
+from localspec.models.pulled_pairs import add_pulled
 from localspec.utils.format import format_bytes
 
 AUTO, NONE = "auto", "none"
@@ -145,6 +146,15 @@ def record_name(name: str, members: Sequence[Member]) -> None:
     wanted, model = _reference(name), members[0].remote
     if isinstance(wanted, Repository) and wanted.quant is None and model:
         store.record_choice(wanted.id, model.names.first)
+
+
+def record_pair(wanted: str, members: Sequence[Member]) -> str | None:
+    """Make a drafter that the user named one of its target's own; return the line that says so."""
+    drafter = members[1:] if wanted not in (AUTO, NONE, *KINDS) else ()
+    if not drafter:
+        return None
+    add_pulled(members[0].paths[0], drafter[0].paths[0])
+    return f"{drafter[0].name} drafts for {members[0].name} from now on (--draft auto)"
 
 
 def heads_note(members: Sequence[Member]) -> str | None:

@@ -19,6 +19,7 @@ from localspec.imports import links
 from localspec.models import registry
 from localspec.models.bundled_files import bundled_files
 from localspec.models.locate import beginning_so, find_exactly, reference_of
+from localspec.models.pulled_pairs import forget_removed
 from localspec.models.trained_drafters import remove_trained, trained_named
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import real_path
@@ -64,6 +65,7 @@ def rm(*, names: Sequence[str], yes: bool, dry_run: bool) -> None:
         # A download may have ended while the user was asked.
         for each in _removals(selected):
             remove(each)
+        forget_removed(selected)
         links.remove(imported)
         for path in trained:
             remove_trained(path)

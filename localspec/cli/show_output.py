@@ -72,7 +72,10 @@ def own_drafter_rows(drafters: Sequence[OwnDrafter], elsewhere: str | None) -> l
 
     elsewhere: where the heads are that the target lacks.
     """
-    rows = [("drafter", f"{each.name}, found with the target") for each in drafters]
+    rows = [
+        ("drafter", f"{each.name}, {'pulled' if each.pulled else 'found'} with the target")
+        for each in drafters
+    ]
     return [*rows, *([("heads", elsewhere)] if elsewhere else [])]
 
 

@@ -1,4 +1,4 @@
-"""Own drafters: those that a target has by models.toml, in its file, and beside it."""
+"""Own drafters: those that a target has by models.toml, in its file, beside it, or by `pull`."""
 
 import os
 import re
@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Protocol
 
 from localspec.drafters.spec import PARD
-from localspec.errors import DrafterMismatchError
+from localspec.errors import DrafterMismatchError, LocalspecError
 from localspec.gguf.facts import facts_of
 from localspec.gguf.files import ModelFiles, group_files, sidecar_kind
+from localspec.gguf.heads import kind_of
+from localspec.gguf.mask_token import is_pard
+from localspec.gguf.reader import read_header
 from localspec.gguf.sidecars import best_sidecars, is_named_like
 from localspec.hub import store
 from localspec.hub.reference import Reference, Repository
@@ -20,6 +23,7 @@ from localspec.models.kinds import ASSISTANT, DRAFT_MODEL, DRIVEN, KINDS, MTP
 from localspec.models.listed_drafter import IN_TARGET, ListedDrafter
 from localspec.models.locate import find_file
 from localspec.models.pair_finder import names_of, pair_elsewhere, pair_named_like, pair_of
+from localspec.models.pulled_pairs import pulled_drafters
 from localspec.models.registry import Pair
 from localspec.models.trained_drafters import TrainedDrafter, trained_drafters
 
@@ -47,7 +51,8 @@ class OwnDrafter:
     reference: where it is; None for heads inside the target. file: on this disk, None where it was
     not fetched; the target for heads inside. listed: what models.toml says of it. pair: the name of
     its pair there. origin: of a drafter of another target, why it drafts for this one. loss: why it
-    does not pay, where it was trained here and tried.
+    does not pay, where it was trained here and tried. pulled: whether the user named it when
+    pulling the target.
     """
 
     kind: str
@@ -57,6 +62,7 @@ class OwnDrafter:
     pair: str | None = None
     origin: str | None = None
     loss: str | None = None
+    pulled: bool = False
 
     @property
     def name(self) -> str:
@@ -91,8 +97,9 @@ class OwnDrafter:
 def own_drafters(target: Path, known: KnownTarget | None = None) -> list[OwnDrafter]:
     """Return the drafters of a target: heads inside, of models.toml, sidecars, and trained here.
 
-    Those of models.toml keep their order; those of the same model in another repository come last.
-    A drafter that was trained here comes first if it was faster than the others, else behind them.
+    One that the user named when pulling the target comes first. Those of models.toml keep their
+    order; those of the same model in another repository come last. A drafter that was trained here
+    comes before these if it was faster than the others, else behind them.
     known: of the target; None reads its header. Raises InvalidValueError for a user's models.toml
     that cannot be used, and ModelLoadError or ModelNotFoundError for a target that cannot be read.
     """
@@ -114,7 +121,30 @@ def own_drafters(target: Path, known: KnownTarget | None = None) -> list[OwnDraf
     ]
     names = names_of(target, known.name)
     last = [*after, *([] if pair else drafters_elsewhere(target, names))]
-    return with_others(with_others(with_others(before, found), beside), last)
+    found = with_others(with_others(with_others(before, found), beside), last)
+    return with_others(_pulled_with(target, found), found)
+
+
+def _pulled_with(target: Path, known: Sequence[OwnDrafter]) -> list[OwnDrafter]:
+    """Return the drafters that the user pulled a target with; what is known of a file stays."""
+    drafters = []
+    for reference in pulled_drafters(target):
+        file = find_file(reference)
+        drafter = OwnDrafter(_kind_in(file), reference, file, pulled=True)
+        same = (each for each in known if file and each.file and file.samefile(each.file))
+        drafters.append(next(same, drafter))
+    return drafters
+
+
+def _kind_in(file: Path | None) -> str:
+    """The kind of a drafter, by its file; that of a draft model where it cannot be read."""
+    try:
+        header = read_header(file) if file else None
+    except LocalspecError:
+        header = None
+    if header is None:
+        return DRAFT_MODEL
+    return kind_of(header) or (PARD if is_pard(header) else DRAFT_MODEL)
 
 
 def _trained_here(drafter: TrainedDrafter) -> OwnDrafter:

@@ -154,6 +154,30 @@ def test_the_drafter_beside_a_target_comes_with_it_and_drafts(
     assert names(shell.pull(name, HF_HUB_OFFLINE="1")) == fetched
 
 
+def test_a_drafter_that_was_named_drafts_until_it_is_deleted(shell: Shell) -> None:
+    done = shell.pull("zoo/plain-GGUF", "--drafter", "zoo/heads-GGUF:dflash-owl.gguf")
+    said = "zoo/heads-GGUF:dflash-owl.gguf drafts for zoo/plain-GGUF from now on (--draft auto)"
+    assert said in done.err
+    assert drafter_of(shell, "zoo/plain-GGUF")[0] == "dflash-owl.gguf"
+    shown = shell("show", "zoo/plain-GGUF").out
+    assert "dflash zoo/heads-GGUF:dflash-owl.gguf, pulled with the target\n" in shown
+    # Another one that is named later comes first.
+    shell.pull("zoo/plain-GGUF", "--drafter", "zoo/heads-GGUF:eagle3-owl.gguf")
+    assert drafter_of(shell, "zoo/plain-GGUF")[0] == "eagle3-owl.gguf"
+    assert shell("rm", "--yes", "zoo/heads-GGUF:eagle3-owl.gguf").code == 0
+    assert drafter_of(shell, "zoo/plain-GGUF")[0] == "dflash-owl.gguf"
+    assert shell("rm", "--yes", "zoo/plain-GGUF").code == 0
+    shell.pull("zoo/plain-GGUF")
+    assert drafter_of(shell, "zoo/plain-GGUF")[0] is None, "a deleted target's pair is forgotten"
+
+
+def test_what_would_be_fetched_is_not_remembered(shell: Shell) -> None:
+    shell.pull("zoo/plain-GGUF")
+    shell.pull("zoo/heads-GGUF:dflash-owl.gguf")
+    shell.pull("zoo/plain-GGUF", "--drafter", "zoo/heads-GGUF:dflash-owl.gguf", "--dry-run")
+    assert drafter_of(shell, "zoo/plain-GGUF")[0] is None
+
+
 @pytest.mark.parametrize(
     ("name", "file"),
     [

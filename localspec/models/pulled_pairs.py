@@ -1,0 +1,90 @@
+"""Pulled pairs: drafters that the user named when pulling a target; `auto` takes them from then on.
+
+A target is known by its repository, so that a pair holds for all of its quantisations; other files
+are known by their paths.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localspec.hub import store
+from localspec.hub.reference import Reference, Repository, repository
+from localspec.imports import links
+from localspec.utils.paths import data_folder
+from localspec.utils.stored_json import stored, try_to_store
+
+
+@dataclass(frozen=True, slots=True)
+class PulledPair:
+    """target: a repository, or the path of a file. drafter: where it is."""
+
+    target: str
+    drafter: Reference
+
+
+def pulled_drafters(target: Path) -> list[Reference]:
+    """Return the drafters that a target was pulled with, the last one first.
+
+    Files that are gone are left out; what the Hub has can be fetched again.
+    """
+    found = [each.drafter for each in _pairs() if _is_of(each, target)]
+    return [each for each in found if isinstance(each, Repository) or each.is_file()]
+
+
+def add_pulled(target: Path, drafter: Path) -> None:
+    """Remember that a drafter was pulled for a target. Both are on this disk."""
+    pair = PulledPair(_name_of_target(target), _reference_of(drafter))
+    _store([pair, *(each for each in _pairs() if each != pair)])
+
+
+def forget_removed(repositories: Collection[str]) -> None:
+    """Forget the pairs of these repositories of which nothing is left on this disk."""
+    gone = {each.lower() for each in repositories if not store.models_of(each)}
+    known = _pairs()
+    kept = [each for each in known if not gone & set(_repositories(each))]
+    if len(kept) < len(known):
+        _store(kept)
+
+
+def _is_of(pair: PulledPair, target: Path) -> bool:
+    return pair.target.lower() == _name_of_target(target).lower()
+
+
+def _name_of_target(target: Path) -> str:
+    return store.repository_of(target) or links.repository_of(target) or str(target.absolute())
+
+
+def _reference_of(file: Path) -> Reference:
+    """The repository's file, which stays the same in a newer revision; else the path."""
+    path, of = file.absolute(), store.repository_of(file)
+    snapshots = store.folder_of(of) / "snapshots" if of else None
+    if not of or not snapshots or not path.is_relative_to(snapshots):
+        return path
+    return Repository(of, Path(*path.relative_to(snapshots).parts[1:]).as_posix())
+
+
+def _repositories(pair: PulledPair) -> Sequence[str]:
+    drafter = pair.drafter.id if isinstance(pair.drafter, Repository) else ""
+    return pair.target.lower(), drafter.lower()
+
+
+def _file() -> Path:
+    return data_folder("pairs") / "pulled.json"
+
+
+def _pairs() -> list[PulledPair]:
+    return stored(_file(), _parse) or []
+
+
+def _store(pairs: Sequence[PulledPair]) -> None:
+    record = [{"target": each.target, "drafter": str(each.drafter)} for each in pairs]
+    try_to_store(_file(), record)
+
+
+def _parse(value: Any) -> list[PulledPair]:
+    return [
+        PulledPair(str(each["target"]), repository(each["drafter"]) or Path(each["drafter"]))
+        for each in value
+    ]
