@@ -52,7 +52,10 @@ def _path_of(word: str) -> str:
     """The path that a word is, or an address names."""
     if not word.startswith("file://"):
         return word
-    path = unquote(urlsplit(word).path)
+    try:
+        path = unquote(urlsplit(word).path)
+    except ValueError:  # no address after all: file://[x
+        return word
     return path.removeprefix("/") if os.name == "nt" else path
 
 

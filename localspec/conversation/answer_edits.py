@@ -48,7 +48,7 @@ class AnswerEdits(ABC):
         another branch.
 
         Raises InvalidValueError, and leaves the conversation as it was, if the text is empty, is
-        not valid Unicode, or the turn is no answer to anything.
+        not valid Unicode, would open reasoning, or the turn is no answer to anything.
         """
         self._end_answer()
         turns = self.turns
@@ -77,11 +77,17 @@ class AnswerEdits(ABC):
         # What the user writes is text, whatever control tokens are called.
         tokens += text_tokens(text, lambda plain: model.tokenize_after(plain, parse_special=False))
         splitter = Splitter(tags, thinking=thinking)
-        begun, rest = splitter.push(reasoning + text), splitter.flush()
+        before_text = splitter.push(reasoning).thought
+        begun, rest = splitter.push(text), splitter.flush()
+        if begun.thought or rest.thought:
+            raise InvalidValueError(
+                f"the answer begins with {tags.opening!r}, and would be read as reasoning; "
+                "begin it with another word"
+            )
         return Turn(
             "assistant",
             begun.said + rest.said,
-            begun.thought + rest.thought,
+            before_text,
             raw=reasoning + text,
             written=TokenizedText(reasoning + text, tuple(tokens)),
             vocabulary=model.vocabulary_fingerprint,

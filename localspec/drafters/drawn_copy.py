@@ -26,7 +26,7 @@ _SURE, _UNSURE = 1, 2
 class DrawnFrom:
     """What the target drew the tokens of an index from, by their places there.
 
-    Memory: a byte per token, and about 500 for each that had a choice.
+    Memory: a byte per token, and about 600 for each that had a choice.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class DrawnCopy:
     copying, so tokens that are accepted less often than that are copied.
     """
 
-    least_survival = 0.05
+    least_survival = 0.1
 
     def __init__(
         self,

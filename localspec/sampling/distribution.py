@@ -10,10 +10,10 @@ from localspec.sampling.block_maxima import BlockMaxima
 
 # The most tokens of a shortlist, and the scores below the largest that it leaves out: the noise of
 # such a token wins against that of the likeliest less than twice in a hundred times.
-SHORTLIST = 64
+SHORTLIST = 16
 _HARDLY_EVER = 4.0
 # More tokens than this beside likely ones in their blocks are many.
-_MANY = 16_384
+_MANY = 1024
 _LEAST_FLOAT32 = np.finfo(np.float32).min
 
 
@@ -59,8 +59,8 @@ class Distribution:
 
     def _shortlist_of_row(self, row: BlockMaxima, least: np.float32) -> "Distribution":
         """least: the least logit of a token."""
-        likely = max(least, row.top - np.float32(_HARDLY_EVER * self.temperature))
-        # Many are sorted; few are looked up in a tenth of the time.
+        likely = max(least, self._least_likely(row.top))
+        # The largest of many are found sooner than all of them.
         if row.count_beside(likely) > _MANY:
             logits, ids = row.largest(SHORTLIST)
             return self._shortlist_of(logits[logits >= likely], ids[logits >= likely])
@@ -68,13 +68,17 @@ class Distribution:
 
     def _shortlist_of(self, logits: NDArray[np.float32], ids: NDArray[np.intp]) -> "Distribution":
         if ids.size > 1:
-            least = logits.max() - np.float32(_HARDLY_EVER * self.temperature)
-            (kept,) = (logits >= least).nonzero()
+            (kept,) = (logits >= self._least_likely(logits.max())).nonzero()
             if kept.size > SHORTLIST:
-                kept = (-logits).argsort(kind="stable")[:SHORTLIST]
+                kept = (-logits).argpartition(SHORTLIST - 1)[:SHORTLIST]
             if kept.size < ids.size:
                 logits, ids = logits.take(kept), ids.take(kept)
         return Distribution(logits, ids, self.temperature)
+
+    def _least_likely(self, top: np.float32) -> np.float32:
+        """The least logit of a shortlist. top: the largest logit."""
+        least = float(top) - _HARDLY_EVER * self.temperature
+        return np.float32(max(least, float(_LEAST_FLOAT32)))
 
     def maxima(self) -> BlockMaxima:
         """The block maxima of the logits."""

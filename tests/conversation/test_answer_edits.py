@@ -169,6 +169,7 @@ def test_what_cannot_be_edited_is_refused(tiny: Callable[..., Engine]) -> None:
             (0, "x", "turn 0 is not an answer"),
             (1, " \n", "the answer is empty"),
             (1, "\ud800", "no valid Unicode"),
+            (1, "<think> is a tag", "begins with '<think>', and would be read as reasoning"),
         ):
             with pytest.raises(InvalidValueError, match=problem):
                 session.edit_answer(number, text)

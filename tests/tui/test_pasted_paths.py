@@ -53,6 +53,8 @@ def test_paths_are_quoted_as_in_a_shell(folder: Path) -> None:
         "{}",
         "'{}/main.py",
         "a\0/b",
+        "what is file://[x ?",
+        "file://\u2100/x",
     ],
 )
 def test_other_texts_stay(folder: Path, pasted: str) -> None:
