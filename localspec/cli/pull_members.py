@@ -149,11 +149,10 @@ def record_name(name: str, members: Sequence[Member]) -> None:
 
 
 def record_pair(wanted: str, members: Sequence[Member]) -> str | None:
-    """Make a drafter that the user named one of its target's own; return the line that says so."""
+    """Make a drafter that the user named one of its target's own; say so where that is new."""
     drafter = members[1:] if wanted not in (AUTO, NONE, *KINDS) else ()
-    if not drafter:
+    if not drafter or not add_pulled(members[0].paths[0], drafter[0].paths[0]):
         return None
-    add_pulled(members[0].paths[0], drafter[0].paths[0])
     return f"{drafter[0].name} drafts for {members[0].name} from now on (--draft auto)"
 
 

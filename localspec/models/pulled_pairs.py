@@ -33,10 +33,16 @@ def pulled_drafters(target: Path) -> list[Reference]:
     return [each for each in found if isinstance(each, Repository) or each.is_file()]
 
 
-def add_pulled(target: Path, drafter: Path) -> None:
-    """Remember that a drafter was pulled for a target. Both are on this disk."""
-    pair = PulledPair(_name_of_target(target), _reference_of(drafter))
-    _store([pair, *(each for each in _pairs() if each != pair)])
+def add_pulled(target: Path, drafter: Path) -> bool:
+    """Remember that a drafter was pulled for a target; both are on this disk.
+
+    Returns whether that is new: it was not the last one already.
+    """
+    pair, known = PulledPair(_name_of_target(target), _reference_of(drafter)), _pairs()
+    if next((each for each in known if _is_of(each, target)), None) == pair:
+        return False
+    _store([pair, *(each for each in known if each != pair)])
+    return True
 
 
 def forget_removed(repositories: Collection[str]) -> None:

@@ -112,7 +112,7 @@ def test_a_stream_that_ends_before_its_first_token_has_a_beginning() -> None:
 
     service: Any = SimpleNamespace(
         name=MODEL, usual={}, require_model=lambda _: None, engine=SimpleNamespace(context=512),
-        chat=chat, reply=reply,
+        tokens=None, chat=chat, reply=reply,
     )  # fmt: skip
     request = anthropic_messages.read(Fields({"messages": QUESTION, "max_tokens": 4}), service)
 

@@ -24,6 +24,7 @@ LEVELS = """{%- if reasoning_effort is defined
 SERVICE: Any = SimpleNamespace(
     usual={},
     require_model=lambda _: None,
+    tokens=None,
     engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
 )
 

@@ -151,6 +151,7 @@ def test_a_stream_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         name=MODEL,
         usual={},
         require_model=lambda _: None,
+        tokens=None,
         engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
     )
     request = openai_responses.read(Fields({"input": "x"}), service, StoredResponses())
