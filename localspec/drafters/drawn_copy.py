@@ -19,8 +19,6 @@ from localspec.sampling.noise import Noise
 # A token drawn from a place is a guess at its distribution here; the tables of `CopyRates.drawn`
 # are for leads below these, and for larger ones.
 LEADS = (0.5, 1.0, 2.0, 4.0, 8.0)
-# What is known of a place; 0: nothing.
-_SURE, _UNSURE = 1, 2
 
 
 class DrawnFrom:
@@ -30,7 +28,8 @@ class DrawnFrom:
     """
 
     def __init__(self) -> None:
-        self._kinds = bytearray()
+        # By place, whether only one token was likely there.
+        self._sure = bytearray()
         self._shortlists: dict[int, Distribution] = {}
 
     def __bool__(self) -> bool:
@@ -39,10 +38,10 @@ class DrawnFrom:
     def add(self, place: int, distribution: Distribution) -> None:
         """Keep the distribution of the token at a place, which lies behind those added before."""
         shortlist = distribution.shortlist()
-        unsure = len(shortlist) > 1
-        self._kinds.extend(bytes(place - len(self._kinds)))
-        self._kinds.append(_UNSURE if unsure else _SURE)
-        if unsure:
+        is_sure = len(shortlist) == 1
+        self._sure.extend(bytes(place - len(self._sure)))
+        self._sure.append(is_sure)
+        if not is_sure:
             self._shortlists[place] = shortlist
 
     def choice_at(self, place: int) -> Distribution | None:
@@ -51,7 +50,7 @@ class DrawnFrom:
 
     def was_sure(self, place: int) -> bool:
         """Whether only one token was likely at a place."""
-        return place < len(self._kinds) and self._kinds[place] == _SURE
+        return place < len(self._sure) and bool(self._sure[place])
 
 
 class DrawnCopy:

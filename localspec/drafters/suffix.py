@@ -211,13 +211,13 @@ class Suffix:
         """All copies that may come next; of equally likely ones the first is better."""
         match, past, rates = self._match, self._past_match, self.rates
         copies = [passage] if (passage := self._passage_copy()) else []
-        if match and passage:
-            tables = rates.match, rates.match_disputed
-            copy = _match_copy(self._automaton, match, tables, passage.token)
-            copies.append(copy._replace(after_match=True))
-        elif match:
-            tables = rates.after(match.agreed), rates.match
-            copy = _copy(self._automaton, match, tables, rates.match)
+        if match:
+            if passage:
+                tables = rates.match, rates.match_disputed
+                copy = _match_copy(self._automaton, match, tables, passage.token)
+            else:
+                tables = rates.after(match.agreed), rates.match
+                copy = _copy(self._automaton, match, tables, rates.match)
             copies.append(copy._replace(after_match=True))
         if past:
             best = _likeliest(copies)

@@ -14,7 +14,7 @@ SHORTLIST = 16
 _HARDLY_EVER = 4.0
 # More tokens than this beside likely ones in their blocks are many.
 _MANY = 1024
-_LEAST_FLOAT32 = np.finfo(np.float32).min
+LEAST_FLOAT32 = np.finfo(np.float32).min
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Distribution:
         It stays valid after the next decode. Tokens that top-k or top-p remove may be among them.
         """
         if self.ids is None:
-            return self._shortlist_of_row(self.maxima(), _LEAST_FLOAT32)
+            return self._shortlist_of_row(self.maxima(), LEAST_FLOAT32)
         return self._shortlist_of(self.logits, self.ids)
 
     def _shortlist_of_row(self, row: BlockMaxima, least: np.float32) -> "Distribution":
         """least: the least logit of a token."""
-        likely = max(least, self._least_likely(row.top))
+        likely = max(least, logit_at(-_HARDLY_EVER, row.top, self.temperature))
         # The largest of many are found sooner than all of them.
         if row.count_beside(likely) > _MANY:
             logits, ids = row.largest(SHORTLIST)
@@ -68,17 +68,13 @@ class Distribution:
 
     def _shortlist_of(self, logits: NDArray[np.float32], ids: NDArray[np.intp]) -> "Distribution":
         if ids.size > 1:
-            (kept,) = (logits >= self._least_likely(logits.max())).nonzero()
+            least = logit_at(-_HARDLY_EVER, logits.max(), self.temperature)
+            (kept,) = (logits >= least).nonzero()
             if kept.size > SHORTLIST:
                 kept = (-logits).argpartition(SHORTLIST - 1)[:SHORTLIST]
             if kept.size < ids.size:
                 logits, ids = logits.take(kept), ids.take(kept)
         return Distribution(logits, ids, self.temperature)
-
-    def _least_likely(self, top: np.float32) -> np.float32:
-        """The least logit of a shortlist. top: the largest logit."""
-        least = float(top) - _HARDLY_EVER * self.temperature
-        return np.float32(max(least, float(_LEAST_FLOAT32)))
 
     def maxima(self) -> BlockMaxima:
         """The block maxima of the logits."""
@@ -146,6 +142,11 @@ class Thresholded(Distribution):
     def shortlist(self) -> Distribution:
         """See Distribution."""
         return self._shortlist_of_row(self.row, self.bound)
+
+
+def logit_at(score: float, top: np.float32, temperature: float) -> np.float32:
+    """The logit of a score, within what a float32 can hold. top: the largest logit."""
+    return np.float32(max(float(top) + score * temperature, float(LEAST_FLOAT32)))
 
 
 def relative_scores(

@@ -15,14 +15,19 @@ from numpy.typing import NDArray
 from localspec.errors import InvalidValueError
 from localspec.sampling import gumbel, race
 from localspec.sampling.block_maxima import BlockMaxima, Row
-from localspec.sampling.distribution import Distribution, Thresholded, relative_scores
+from localspec.sampling.distribution import (
+    LEAST_FLOAT32,
+    Distribution,
+    Thresholded,
+    logit_at,
+    relative_scores,
+)
 from localspec.sampling.filters import Truncated
 from localspec.sampling.keyed_hash import Ids, coarse_keys_of, hashed, keys_of, mixed
 from localspec.sampling.lucky_tokens import NOISE_WITHOUT_LUCK, LuckyTokens
 
 # Up to this many tokens, the noise of all is looked at; beyond, only that of tokens that can win.
 _FEW = 1024
-_LEAST_FLOAT32 = np.finfo(np.float32).min
 # Where more than so many are in blocks with tokens that can win, those with a score above this
 # are considered first: they are likely to leave few others.
 _FEW_ENTRIES = 16384
@@ -79,7 +84,7 @@ class Noise:
             return self._sample_from_few(distribution, ids, position)
         if distribution.ids is None:
             maxima = distribution.maxima()
-            return self._sample_from_row(maxima, _LEAST_FLOAT32, temperature, position)
+            return self._sample_from_row(maxima, LEAST_FLOAT32, temperature, position)
         return self._sample_from_many(distribution, distribution.ids, position)
 
     def leader(self, shortlist: Distribution, position: int) -> tuple[int, float]:
@@ -119,15 +124,15 @@ class Noise:
                 winner, to_beat = int(ids[best]), float(sums[best])
 
         def consider_likely(least_score: float) -> None:
-            likely, ids = row.found(logit_at(least_score))
+            likely, ids = row.found(least_logit(least_score))
             consider(likely, ids, self.gumbel(position, ids))
 
-        def logit_at(score: float) -> np.float32:
-            return max(_logit_at(score, row.top, temperature), bound)
+        def least_logit(score: float) -> np.float32:
+            return max(logit_at(score, row.top, temperature), bound)
 
         ids, noise = self._lucky.at(position, row.entries.size)
         logits = row.entries.take(ids)
-        if bound > _LEAST_FLOAT32:
+        if bound > LEAST_FLOAT32:
             possible = logits >= bound
             logits, ids, noise = logits[possible], ids[possible], noise[possible]
         consider(logits, ids, noise)
@@ -135,7 +140,7 @@ class Noise:
         beaten = NOISE_WITHOUT_LUCK + 1e-6
         if to_beat - beaten > 0:
             return winner
-        if row.count_beside(logit_at(to_beat - beaten)) > _FEW_ENTRIES:
+        if row.count_beside(least_logit(to_beat - beaten)) > _FEW_ENTRIES:
             consider_likely(_LIKELY)
             if to_beat - beaten > _LIKELY:
                 return winner
@@ -158,16 +163,11 @@ class Noise:
             return np.asarray(relative_scores(logits[entries], top, temperature) + noise)
 
         luckiest = int(coarse.argmin())
-        likely = np.flatnonzero(logits >= _logit_at(_LIKELY, top, temperature))[:_FEW]
+        likely = np.flatnonzero(logits >= logit_at(_LIKELY, top, temperature))[:_FEW]
         to_beat = float(perturbed(np.append(likely, luckiest)).max())
         least_score = to_beat - gumbel.at_most(int(coarse[luckiest])) - 1e-6
         alive = (coarse <= gumbel.largest_coarse(to_beat)) & (
-            logits >= _logit_at(least_score, top, temperature)
+            logits >= logit_at(least_score, top, temperature)
         )
         entries = np.flatnonzero(alive)
         return distribution.token(int(entries[perturbed(entries).argmax()]))
-
-
-def _logit_at(score: float, top: np.float32, temperature: float) -> np.float32:
-    """The logit of a score, within what a float32 can hold."""
-    return np.float32(max(float(top) + score * temperature, float(_LEAST_FLOAT32)))
