@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
+# Fewer steps tell nothing about how much faster a text was.
+_ENOUGH_STEPS = 8
+
 Phase = Literal["load", "prompt", "generate", "draft", "verify"]
 
 
@@ -157,6 +160,11 @@ class Stats:
         return self.generated_tokens * plain / took if plain and took else None
 
     @property
+    def x_plain(self) -> float | None:
+        """The gain, where enough steps tell it; None for a text of few steps."""
+        return self.gain if self.steps >= _ENOUGH_STEPS else None
+
+    @property
     def plain_step(self) -> float | None:
         """Seconds of a plain step, on average over the text; None if that is not known."""
         plain = self.seconds.plain
@@ -229,4 +237,6 @@ class Stats:
             "drafted_ahead": self.drafted_ahead,
             "used_ahead": self.used_ahead,
             "tokens_per_second": self.tokens_per_second,
+            "x_plain": self.x_plain,
+            "plain_tokens_per_second": 1 / self.plain_step if self.plain_step else None,
         }

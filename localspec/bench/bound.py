@@ -24,7 +24,7 @@ from localspec.engine.engine import Engine
 from localspec.forecast.against_clairvoyant import AgainstClairvoyant
 from localspec.forecast.answers import Answer
 from localspec.forecast.clairvoyant import Clairvoyant, KnownDrafts, Losses, right_runs
-from localspec.forecast.clairvoyant_text import clairvoyant_lines, clairvoyant_record
+from localspec.forecast.clairvoyant_text import clairvoyant_lines, clairvoyant_record, doubt
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.forecast.model_free import replay_drafts
 from localspec.forecast.recorded_drafts import ReplayedDrafter, must_be_recorded, record_drafts
@@ -50,13 +50,23 @@ class Bound:
     @property
     def lines(self) -> list[str]:
         """What it says, for people."""
-        first, second = clairvoyant_lines(self.clairvoyant)
-        return [f"{self.set}: auto {self.auto:.2f} x plain over all tokens; {first}", f"  {second}"]
+        first, *others = clairvoyant_lines(self.clairvoyant)
+        doubts = doubt(self.clairvoyant)
+        measured = f"auto {self.auto:.2f} x plain over all tokens (the table has the median)"
+        indented = [f"  {line}" for line in (*others, doubts) if line]
+        return [f"{self.set}: {measured}; {first}", *indented]
 
     def as_dict(self) -> dict[str, Any]:
         """What it says, for programs."""
         beside = clairvoyant_record(self.clairvoyant)
-        return {"set": self.set, "texts": self.texts, "auto": self.auto, **beside}
+        reliable = not doubt(self.clairvoyant)
+        return {
+            "set": self.set,
+            "texts": self.texts,
+            "auto": self.auto,
+            **beside,
+            "reliable": reliable,
+        }
 
 
 @dataclass(frozen=True, slots=True)

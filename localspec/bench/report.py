@@ -129,6 +129,7 @@ class Report:
     stopped before all was measured. users: the figures of several users at once, if these were
     measured; then there are no rows. served: those of servers with several users, likewise. tool:
     those beside llama.cpp's tool, likewise. bounds: what is left to gain, where `auto` took part.
+    busy_cores: how many cores other programs used meanwhile, on average; None if that is not known.
     """
 
     machine: Machine
@@ -145,6 +146,7 @@ class Report:
     served: list[ServedSummary] = field(default_factory=list)
     tool: BesideTool | None = None
     bounds: list[Bound] = field(default_factory=list)
+    busy_cores: float | None = None
 
     @property
     def same_text(self) -> bool | None:
@@ -180,6 +182,7 @@ def build_report(
     interrupted: bool,
     users: Sequence[UsersRun] = (),
     bounds: Sequence[Bound] = (),
+    busy_cores: float | None = None,
 ) -> Report:
     """Summarise the runs; the engines must still be loaded."""
     loaded = sweep.configurations
@@ -196,6 +199,7 @@ def build_report(
         interrupted=interrupted,
         users=summarise_users(users),
         bounds=list(bounds),
+        busy_cores=busy_cores,
     )
 
 

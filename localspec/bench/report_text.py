@@ -4,6 +4,7 @@ from localspec.bench.median import Median
 from localspec.bench.report import Conditions, Footprint, MeasuredModel, Report
 from localspec.bench.summary import Summary
 from localspec.llama.placement import DEFAULT
+from localspec.utils.busy_cores import busy_line
 
 _GIB, _MIB = 2**30, 2**20
 _PHASES = ("draft", "verify", "host")
@@ -15,7 +16,9 @@ def facts(report: Report) -> list[str]:
     """What was measured and where, a line each: models, conditions, memory and machine."""
     # Servers are processes of their own.
     memory = [] if report.served else [_peak_memory(report)]
-    return [_models(report), _conditions(report), *memory, _machine(report)]
+    busy = busy_line(report.busy_cores)
+    lines = [_models(report), _conditions(report), *memory, _machine(report), busy]
+    return [line for line in lines if line]
 
 
 def cells(summary: Summary) -> tuple[str, ...]:

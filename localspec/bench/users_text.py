@@ -28,7 +28,8 @@ def user_cells(row: UsersSummary) -> tuple[str, ...]:
         str(row.users),
         row.configuration,
         speed_text(row.total.value),
-        with_interval(row.ratio),
+        # One user's texts are one after the other anyway: the rest would be noise.
+        with_interval(row.ratio) if row.users > 1 else "-",
         with_interval(row.plain_ratio) if row.plain_ratio else "-",
         speed_text(row.each.value),
         duration_text(row.first_token.value),

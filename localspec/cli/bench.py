@@ -59,6 +59,7 @@ from localspec.drafters.spec import AUTO
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, require
 from localspec.loading.config import RuntimeConfig
+from localspec.utils.busy_cores import BusyCores
 from localspec.utils.exit_codes import INTERRUPTED
 
 
@@ -237,6 +238,7 @@ def bench(
         for note in (*filter(None, [choice.note]), *loaded.notes):
             output.note(note)
         how = How(choice.rounds, options, settings.seed, cancel)
+        others = BusyCores()
         with on_interrupt(cancel_first(cancel)):
             runs = [] if users else list(_measure(loaded, tasks, prompts, how))
             left = bounds(
@@ -252,7 +254,14 @@ def bench(
             user_runs = measure_users(loaded, slots, prompts, users, how) if users else []
         stopped = cancel.is_set()
         result = build_report(
-            loaded, tasks, runs, conditions, interrupted=stopped, users=user_runs, bounds=left
+            loaded,
+            tasks,
+            runs,
+            conditions,
+            interrupted=stopped,
+            users=user_runs,
+            bounds=left,
+            busy_cores=others.mean(),
         )
     _write(result, output, page_file, earlier, as_json=as_json)
     if line := quick_target_line(result.rows):

@@ -197,6 +197,8 @@ def _last_notes(
     """Yield what is said after the text."""
     if running.is_budget_spent:
         yield f"the reasoning was ended: its budget of {running.budget} tokens is used up"
+    elif running.budget and running.is_reasoned and not running.thought:
+        yield "--thinking-budget had no effect: the model did not reason"
     if cut := cut_line(engine, running):
         yield cut
     elif hides and running.is_thinking:

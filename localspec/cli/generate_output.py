@@ -142,6 +142,7 @@ def stats_line(
     return join_facts(
         [
             f"{stats.generated_tokens} tokens, {_number(stats.tokens_per_second)} tok/s",
+            _beside_plain(stats),
             f"stopped: {running.stop_reason}",
             f"accept {_percent(stats.acceptance_rate)}",
             f"{_number(stats.tokens_per_step)} tok/step in {stats.steps} steps",
@@ -199,6 +200,14 @@ def token_record(token: Token) -> dict[str, Any]:
         "origin": token.origin,
         "logprob": token.logprob,
     }
+
+
+def _beside_plain(stats: Stats) -> str:
+    """Return how much faster than plain steps the text came; "" where that is not known."""
+    if stats.x_plain is None or not stats.plain_step:
+        return ""
+    plain = f"{1 / stats.plain_step:.1f} tok/s by the measured time of a plain step"
+    return f"{stats.x_plain:.2f} x plain ({plain})"
 
 
 def _ahead(stats: Stats, nothing_ahead: str | None) -> str:

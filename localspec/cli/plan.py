@@ -34,7 +34,9 @@ from localspec.forecast.forecast import Forecast, forecast
 from localspec.generation_config import GenerationConfig, GenerationOptions, require
 from localspec.loading import acceptance_priors, learnt_rates
 from localspec.models import registry
+from localspec.models.bundled_files import name_of
 from localspec.models.locate import locate
+from localspec.utils.busy_cores import BusyCores, busy_line
 
 _MIN_COUNT = 2
 
@@ -132,13 +134,18 @@ def plan(
         if users and (apart := engine.slot.loaded.never_shares):
             output.note(apart)
         settings = cast("GenerationOptions", options)
+        others = BusyCores()
         found = forecast(engine, prompts, settings, output.note, users=users)
+        if line := busy_line(others.mean()):
+            output.note(line)
         kept = _stored(engine, found, GenerationConfig.of(**options), output)
         files = engine.model.path, engine.drafter_set.model_paths
+        measured = engine.drafter_set.measured
+        typed = {name: name_of(each.path) for name, each in measured.items()}
     if as_json:
         output.record(forecast_record(found, kept, *files))
     else:
-        output.data(forecast_text(found, everything=everything))
+        output.data(forecast_text(found, everything=everything, typed=typed))
 
 
 def _tasks(model: str | None, sets: str | None, file: str | None, answers: int) -> list[Task]:

@@ -1,30 +1,62 @@
 """What `localspec plan` shows: a table for people, a record for programs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from localspec.cli.plan_users import users_lines, users_record
 from localspec.cli.table import table_text
+from localspec.drafters.spec import AUTO
 from localspec.forecast.clairvoyant_text import clairvoyant_lines, clairvoyant_record
 from localspec.forecast.forecast import ConfigurationForecast, Forecast
+from localspec.forecast.users import PLAIN
 from localspec.forecast.without_flash import WithoutFlash
+from localspec.generation_config import GenerationConfig
 from localspec.loading.acceptance_priors import StoredForecast
+from localspec.utils.shell import command_line
 
 _HEADER = ("drafter", "rule", "depth", "x plain", "95 %", "tok/step", "accept", "ms/step", "")
 _RIGHT = {"depth", "x plain", "tok/step", "accept", "ms/step"}
 
 
-def forecast_text(found: Forecast, *, everything: bool) -> str:
-    """Return the table, the fastest line first, and the measurements it rests on.
+def forecast_text(
+    found: Forecast, *, everything: bool, typed: Mapping[str, str] | None = None
+) -> str:
+    """Return the table, the fastest line first, what to type, and the measurements it rests on.
 
-    everything: show every depth, not the best ones only.
+    everything: show every depth, not the best ones only. typed: what to type for the drafters that
+    are files, by name.
     """
     lines = found.configurations if everything else found.best_depths()
-    rows = [_cells(line, best=line is found.best) for line in lines]
+    best = found.best if _is_sure(found.best) else None
+    rows = [_cells(line, best=line is best) for line in lines]
     users = users_lines(found.users, everything=everything)
-    return "\n".join([table_text(_HEADER, rows, _RIGHT), *_evidence(found), *users]) + "\n"
+    decision = decision_line(found.best, typed or {})
+    table = table_text(_HEADER, rows, _RIGHT)
+    return "\n".join([table, decision, *_evidence(found), *users]) + "\n"
+
+
+def decision_line(best: ConfigurationForecast, typed: Mapping[str, str]) -> str:
+    """Return what to type for the fastest configuration. typed: as in `forecast_text`."""
+    if best.drafter == PLAIN:
+        return "to type: nothing, as auto hardly drafts where plain is fastest; or --draft none"
+    if not _is_sure(best):
+        return (
+            f"to type: nothing, as {best.drafter} may be no faster than plain; more texts "
+            "(--answers) would tell"
+        )
+    if best.drafter == AUTO:
+        return "to type: nothing, as auto is the default"
+    options = ["--draft", typed.get(best.drafter, best.drafter), "--depth", str(best.depth)]
+    if best.rule not in (None, GenerationConfig().rule):
+        options += ["--rule", str(best.rule)]
+    return f"to type: {command_line(options)}, with generate and chat; without it auto drafts"
+
+
+def _is_sure(line: ConfigurationForecast) -> bool:
+    """Whether a configuration is faster than plain decoding, or is plain decoding."""
+    return line.drafter == PLAIN or line.speed_up.low > 1
 
 
 def _cells(line: ConfigurationForecast, *, best: bool) -> tuple[str, ...]:
@@ -33,7 +65,7 @@ def _cells(line: ConfigurationForecast, *, best: bool) -> tuple[str, ...]:
         line.rule or "-",
         "-" if line.depth is None else str(line.depth),
         f"{line.speed_up.value:.2f}",
-        f"{line.speed_up.low:.2f} to {line.speed_up.high:.2f}",
+        str(line.speed_up),
         f"{line.tokens_per_step.value:.2f}",
         "-" if line.acceptance is None else f"{line.acceptance:.0%}",
         f"{1000 * line.seconds_per_step:.2f}",

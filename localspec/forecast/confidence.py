@@ -9,6 +9,8 @@ import numpy as np
 from localspec.errors import InvalidValueError
 
 _LEVEL = 0.95
+# Ends that are further apart than this factor tell nothing of a speed; and the largest exponent.
+_WIDE, _MOST = 4.0, 700.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +21,21 @@ class ConfidenceInterval:
     low: float
     high: float
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether the interval tells nothing, as too few texts were written."""
+        return self.high > _WIDE * self.low
+
+    def __str__(self) -> str:
+        return "too few texts" if self.is_wide else f"{self.low:.2f} to {self.high:.2f}"
+
 
 def ratio_interval(above: Sequence[float], below: Sequence[float]) -> ConfidenceInterval:
     """Estimate sum(above) / sum(below), with its t interval, from one pair per prompt.
 
     The residuals e = above - ratio * below give the standard error, sqrt(n / (n - 1) sum e^2) over
-    sum(below): the usual ratio estimator, whose t interval covers well from ten prompts on.
+    sum(below): the usual ratio estimator, whose t interval covers well from ten prompts on. It is
+    symmetric for the logarithm of the ratio, so that no end is below 0.
 
     NaN if `below` is all 0. Raises InvalidValueError for fewer than two pairs.
     """
@@ -37,7 +48,10 @@ def ratio_interval(above: Sequence[float], below: Sequence[float]) -> Confidence
     value = float(a.sum()) / total
     error = math.sqrt(n / (n - 1) * float(((a - value * b) ** 2).sum())) / total
     half = t_quantile((1 + _LEVEL) / 2, n - 1) * error
-    return ConfidenceInterval(value, value - half, value + half)
+    if value <= 0:
+        return ConfidenceInterval(value, value - half, value + half)
+    factor = math.exp(min(half / value, _MOST))
+    return ConfidenceInterval(value, value / factor, value * factor)
 
 
 def t_quantile(probability: float, df: int) -> float:

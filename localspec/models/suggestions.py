@@ -148,15 +148,17 @@ def _candidates(target: Facts) -> Iterator[tuple[str, Path, OwnDrafter | None]]:
     """Yield the name and the file of every drafter that there may be; the target's own first."""
     own = [each for each in own_drafters(target.files[0], target) if each.file]
     seen = {real_path(target.files[0])}
-    stored = {real_path(each.files[0]): each.name for each in all_models()}
+    # By their own names, not those of the files that links lead to: costs are kept by them.
+    stored = {real_path(each.files[0]): each for each in all_models()}
     for each in own:
         if each.file and (each.reference is None or real_path(each.file) not in seen):
             seen.add(real_path(each.file))
-            name = stored.get(real_path(each.file), each.typed)
-            yield each.name if each.reference is None else name, each.file, each
-    for file, name in stored.items():
+            known = stored.get(real_path(each.file))
+            name = each.name if each.reference is None else known.name if known else each.typed
+            yield name, each.file, each
+    for file, known in stored.items():
         if file not in seen:
-            yield name, file, None
+            yield known.name, known.files[0], None
 
 
 def _rank(each: DrafterSuggestion, place: int) -> tuple[bool, int, float]:

@@ -48,6 +48,16 @@ class BusyCores:
         return time.perf_counter(), time.process_time(), mine
 
 
+def busy_line(cores: float | None) -> str:
+    """Return what it means for times that other programs used so many cores; "" if they did not."""
+    if cores is None or cores < BUSY:
+        return ""
+    return (
+        f"other programs kept {cores:.1f} of {len(allowed_cores())} cores busy meanwhile: alone "
+        "localspec is faster, and what drafts gain may differ"
+    )
+
+
 def allowed_cores() -> frozenset[int]:
     """Return the numbers of the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):

@@ -25,7 +25,7 @@ from localspec.bench.prompt_sets import (
     read_tasks,
 )
 from localspec.bench.report import Conditions, Report, build_report
-from localspec.bench.report_text import COLUMNS, cells
+from localspec.bench.report_text import COLUMNS, cells, facts
 from localspec.bench.runner import Run, run_rounds
 from localspec.bench.summary import accepted_lengths, summarise
 from localspec.bench.svg import ticks
@@ -392,6 +392,14 @@ def test_the_page_is_one_well_formed_file_with_every_plot() -> None:
     assert len(root.findall(".//tbody/tr")) == len(found.rows)
     assert "Stopped before all was measured." in written
     assert "<script" not in written
+
+
+@pytest.mark.parametrize(("busy", "said"), [(None, 0), (0.2, 0), (1.26, 1)])
+def test_a_busy_machine_is_told_with_the_figures(busy: float | None, said: int) -> None:
+    found = replace(small_report(), busy_cores=busy)
+    assert found.as_dict()["busy_cores"] == busy
+    for text in (html_page(found), "\n".join(facts(found))):
+        assert text.count("other programs kept 1.3 of ") == said == text.count("cores busy")
 
 
 def test_the_page_needs_nothing_else() -> None:

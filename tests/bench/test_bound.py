@@ -10,12 +10,14 @@ import pytest
 from fakes.pycode import PYCODE
 
 from localspec.bench import LoadedSweep, Run, Sweep, Task, bounds, run_rounds, tokenize_prompts
+from localspec.bench.bound import Bound
 from localspec.bench.configurations import PLAIN
 from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import PassCosts
 from localspec.drafters.spec import AUTO
 from localspec.drafters.suffix import Suffix
+from localspec.forecast.against_clairvoyant import AgainstClairvoyant
 from localspec.forecast.clairvoyant import (
     DECIDING,
     MISSED,
@@ -23,7 +25,9 @@ from localspec.forecast.clairvoyant import (
     WRONG,
     Clairvoyant,
     KnownDrafts,
+    Losses,
 )
+from localspec.forecast.confidence import ConfidenceInterval
 from localspec.forecast.timing import StepCosts
 from localspec.generation_config import GenerationConfig
 from localspec.loading.config import RuntimeConfig
@@ -90,7 +94,23 @@ def test_what_was_measured_adds_up(
     assert losses.share == pytest.approx(bound.auto / speed.value)
     record = bound.as_dict()
     assert 1 - sum(record["lost"].values()) == pytest.approx(record["auto_share"])
-    assert "x plain over all tokens; who knew which drafts are right" in bound.lines[0]
+    assert (
+        "over all tokens (the table has the median); who knew which of auto's drafts"
+        in bound.lines[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("unexpected", "least", "said"),
+    [(0.05, 0.9, ""), (-0.329, 1.18, "(-32.9%)"), (0.12, 0.8, "(+12.0%)"), (0.0, 1.1, "(+0.0%)")],
+)
+def test_a_bound_that_does_not_hold_is_said(unexpected: float, least: float, said: str) -> None:
+    speed = ConfidenceInterval(1.5, 1.4, 1.6)
+    losses = Losses(least, 1.0, {UNEXPECTED: unexpected, WRONG: 1 - least - unexpected})
+    bound = Bound("code", 2, 1.2, AgainstClairvoyant(speed, losses))
+    assert bound.as_dict()["reliable"] is not bool(said)
+    doubts = [line for line in bound.lines if "is not to be relied on" in line]
+    assert len(doubts) == bool(said) and all(said in line for line in doubts)
 
 
 def with_steps(runs: Sequence[Run], steps: Any) -> list[Run]:

@@ -222,6 +222,8 @@ def test_figures_of_users() -> None:
     assert (auto.compared, auto.same, auto.near_ties) == (4, 2, 2)
     assert user_cells(auto)[-1] == "2 of 4, 2 ties"
     assert len(user_cells(alone)) == len(USER_COLUMNS)
+    in_turn = USER_COLUMNS.index("x in turn")
+    assert (user_cells(auto)[in_turn], user_cells(alone)[in_turn]) == ("3.00", "-")
 
 
 def test_the_report_has_the_threads_that_a_busy_machine_left(

@@ -237,6 +237,19 @@ def test_stats_name_a_target_that_is_too_quick(
     assert done.lines[-1].endswith("ms/token: too quick for drafts to pay")
 
 
+def test_stats_say_whether_drafts_paid(generate: Run) -> None:
+    done = generate(PROMPT, "--stats", "--json", "-n", "60", "--seed", "3", "--ignore-eos")
+    stats = done.record["stats"]
+    gain, plain = stats["x_plain"], stats["plain_tokens_per_second"]
+    assert gain and plain and stats["steps"] >= 8
+    said = f"· {gain:.2f} x plain ({plain:.1f} tok/s by the measured time of a plain step) ·"
+    assert said in done.lines[-1]
+    short = generate(PROMPT, "--stats", "--json", "-n", "5")
+    assert short.record["stats"]["x_plain"] is None and "x plain" not in short.err
+    alone = generate(PROMPT, "--stats", "--json", "-n", "20", "--draft", "none", "--ignore-eos")
+    assert alone.record["stats"]["x_plain"] is None and "x plain" not in alone.err
+
+
 PLAN = re.compile(
     r"localspec: (?:plain \(.+; \d+\.\d tok/s\)"
     rf"|(?:suffix|{DRAFTER}), depth \d+ \(.+: \d+\.\d tokens at \d+\.\d tok/s, plain \d+\.\d\))"

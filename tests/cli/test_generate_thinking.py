@@ -112,6 +112,16 @@ def test_a_budget_that_leaves_no_room_for_an_answer(generate: Run, thinker: str)
     assert refused.code == 2 and "--thinking-budget is -1; it must be at least 0" in refused.err
 
 
+def test_a_budget_for_a_model_that_does_not_reason_is_said(
+    generate: Run, talker: str, thinker: str
+) -> None:
+    said = "localspec: --thinking-budget had no effect: the model did not reason\n"
+    limited = ("abc", "--ignore-eos", "-n", "9", "--thinking-budget", "50")
+    assert said in generate("-m", talker, *limited).err
+    assert "no effect" not in generate("-m", thinker, *limited).err
+    assert "no effect" not in generate("-m", thinker, *limited[:-1], "0").err
+
+
 def test_a_budget_of_nothing_leaves_an_answer_alone(generate: Run, thinker: str) -> None:
     asked = ("-m", thinker, "abc", "--ignore-eos", "-n", "12", "--thinking-budget", "0", "--json")
     record = generate(*asked).record

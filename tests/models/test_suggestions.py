@@ -24,10 +24,14 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def put(hub: Path, repository: str, file: Path) -> Path:
-    """A file as if it had been downloaded."""
-    folder = hub / f"models--{repository.replace('/', '--')}" / "snapshots" / ("0" * 40)
-    folder.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.copy(file, folder / file.name))
+    """A file as if it had been downloaded: a link to one that is named by its hash."""
+    folder = hub / f"models--{repository.replace('/', '--')}"
+    blob, link = folder / "blobs" / ("a" * 64), folder / "snapshots" / ("0" * 40) / file.name
+    for each in (blob, link):
+        each.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(file, blob)
+    link.symlink_to(blob)
+    return link
 
 
 def unknown(_target: Facts, _drafter: Facts) -> PairMeasurement:
