@@ -6,14 +6,17 @@ writes it from the real commands, and a test checks that it is up to date.
 """
 
 import json
+from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any
 
 import click
 
-from localspec.cli.shell_completion import models, words, words_or_files
+from localspec.cli.shell_completion import Complete, Items, models, word_list, words, words_or_files
 
 FILE = "commands.json"
+# The commands of which `run` is one or the other.
+_RUN = ("generate", "chat")
 
 
 def indexed_command(name: str, summary: str) -> click.Command:
@@ -23,6 +26,16 @@ def indexed_command(name: str, summary: str) -> click.Command:
     """
     entries = _index().get(name, ())
     return click.Command(name, params=[_parameter(entry) for entry in entries], help=summary)
+
+
+def indexed_run() -> click.Command:
+    """Return `run MODEL [PROMPT]`, with the options of the commands that it stands for."""
+    entries = [entry for name in _RUN for entry in _index()[name]]
+    options = {entry["names"][0]: entry for entry in entries if entry["names"][0].startswith("-")}
+    model = {"names": ["model_name"], "kind": "models"}
+    prompt = {"names": ["prompt"], "nargs": -1}
+    params = [_parameter(entry) for entry in (model, prompt, *options.values())]
+    return click.Command("run", params=params)
 
 
 def all_options() -> set[str]:
@@ -36,15 +49,30 @@ def options_with_values(command: str) -> set[str]:
     return {name for entry in entries for name in entry["names"] if name.startswith("-")}
 
 
+def _setting_value(context: click.Context, parameter: click.Parameter, typed: str) -> Items:
+    """Complete the value of `config set`, as that of the option of the same name."""
+    option = f"--{str(context.params.get('name')).replace('_', '-')}"
+    entries = (entry for name in _RUN for entry in _index()[name] if option in entry["names"])
+    entry = next(entries, None)
+    return _parameter(entry).shell_complete(context, typed) if entry else []
+
+
 def _index() -> dict[str, Any]:
     index: dict[str, Any] = json.loads((resources.files("localspec.cli") / FILE).read_text("utf-8"))
     return index
 
 
+_KINDS: dict[str | None, Callable[[Sequence[str]], Complete]] = {
+    "models": models,
+    "files": words_or_files,
+    "list": word_list,
+}
+
+
 def _parameter(entry: dict[str, Any]) -> click.Parameter:
     """Return the option or argument that an entry of the index describes."""
     names, fixed, kind = entry["names"], entry.get("words", ()), entry.get("kind")
-    complete = {"models": models, "files": words_or_files}.get(kind or "", words)(fixed)
+    complete = _setting_value if kind == "setting" else _KINDS.get(kind, words)(fixed)
     if names[0].startswith("-"):
         flag, text = entry.get("flag", False), entry["help"]
         return click.Option(names, is_flag=flag, help=text, shell_complete=complete)

@@ -63,8 +63,8 @@ _text_options = stacked(
     click.option(
         "--set",
         "prompt_set",
-        metavar="NAME",
-        help=f"Use the first prompt of a set: {', '.join(SETS)}.",
+        metavar="|".join(SETS),
+        help="Use the first prompt of a set.",
     ),
     click.option(
         "-n", "--tokens", type=int, default=200, show_default=True, help="Longest text, in tokens."

@@ -125,15 +125,22 @@ class Commands(click.Group):
             raise
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        location, summary = _COMMANDS[cmd_name]
         if ctx.resilient_parsing:
             # Only a word is completed: the command's own module may import the engine, and the
             # index is needed for nothing else.
-            from localspec.cli.command_index import indexed_command
+            from localspec.cli.command_index import indexed_command, indexed_run
 
-            return indexed_command(cmd_name, summary)
+            if cmd_name == "run":
+                return indexed_run()
+            cmd_name = "ls" if cmd_name == "list" else cmd_name
+            return (
+                indexed_command(cmd_name, *_COMMANDS[cmd_name][1:])
+                if cmd_name in _COMMANDS
+                else None
+            )
+        if cmd_name not in _COMMANDS:
+            return None
+        location, _ = _COMMANDS[cmd_name]
         module, _, name = location.partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command

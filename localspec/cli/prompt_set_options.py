@@ -12,10 +12,10 @@ def prompt_set_options(command: Command) -> Command:
         click.option(
             "--set",
             "sets",
-            metavar="LIST",
-            help=f"Prompt sets, separated by commas: {', '.join(SETS)}, {LONG} (thousands of "
-            f"tokens per prompt). [default: {TERMINAL} for the bundled pair, also scaled; all but "
-            f"{TERMINAL} and {LONG} for others; none with --prompts]",
+            metavar="|".join([*SETS, LONG]) + ",...",
+            help=f"Bundled prompts; those of {LONG} have thousands of tokens. [default: {TERMINAL} "
+            f"for the bundled pair, also scaled; all but {TERMINAL} and {LONG} for others; none "
+            "with --prompts]",
         ),
         click.option(
             "--prompts",

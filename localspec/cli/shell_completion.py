@@ -31,6 +31,16 @@ def words(fixed: Sequence[str]) -> Complete:
     ]
 
 
+def word_list(fixed: Sequence[str]) -> Complete:
+    """Return a completion of the last part of a list with commas to one of `fixed`."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> Items:
+        before, comma, typed = typed.rpartition(",")
+        return [CompletionItem(before + comma + word) for word in fixed if word.startswith(typed)]
+
+    return complete
+
+
 def words_or_files(fixed: Sequence[str]) -> Complete:
     """Return a completion to one of `fixed`; where none fits, the shell completes a file's name."""
     complete = words(fixed)

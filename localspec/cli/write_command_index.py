@@ -18,6 +18,8 @@ from localspec.cli.settings import SETTINGS
 # The placeholders of `--help` that stand for models and for files.
 _MODELS = {"MODEL", "PAIR", "PATH", "TARGET", "DRAFTER"}
 _FILES = {"FILE", "FILENAME", "FOLDER"}
+# The value of the setting that is named before it.
+_SETTINGS = {"VALUE"}
 
 
 def index_text(group: click.Group) -> str:
@@ -51,7 +53,8 @@ def _entry(parameter: click.Parameter, context: click.Context) -> dict[str, Any]
 
 def _values(parameter: click.Parameter, context: click.Context) -> dict[str, Any]:
     """Return the values a parameter takes: fixed words, models or files, as `--help` names them."""
-    placeholders = parameter.make_metavar(context).strip("[]{}.").split("|")
+    metavar = parameter.make_metavar(context).strip("[]{}.")
+    placeholders = metavar.rstrip(",").split("|")
     if isinstance(parameter.type, click.Choice):
         fixed = [str(choice) for choice in parameter.type.choices]
     elif "SETTING" in placeholders:
@@ -61,7 +64,10 @@ def _values(parameter: click.Parameter, context: click.Context) -> dict[str, Any
     # NAME alone is a model's as an argument; options have other things with names.
     alone = isinstance(parameter, click.Option) and len(placeholders) == 1
     named = _MODELS if alone else {*_MODELS, "NAME"}
-    kind = "models" if named & {*placeholders} else "files" if _FILES & {*placeholders} else None
+    kinds = {"models": named, "files": _FILES, "setting": _SETTINGS}
+    kind = next((kind for kind, names in kinds.items() if names & {*placeholders}), None)
+    if fixed and metavar.endswith(","):
+        kind = "list"
     return {key: value for key, value in (("words", fixed), ("kind", kind)) if value}
 
 

@@ -97,6 +97,9 @@ def test_the_command_index_is_up_to_date() -> None:
         (click.Argument(["file"], type=click.File("rb")), {"kind": "files"}),
         (click.Option(["-m", "--model"], metavar="MODEL"), {"kind": "models"}),
         (click.Option(["--set"], metavar="NAME"), {}),
+        (click.Option(["--set"], metavar="a|b"), {"words": ["a", "b"]}),
+        (click.Option(["--set"], metavar="a|b,..."), {"words": ["a", "b"], "kind": "list"}),
+        (click.Argument(["value"], required=False), {"kind": "setting"}),
         (click.Option(["--draft"], metavar="auto|NAME"), {"words": ["auto"], "kind": "models"}),
         (click.Option(["--kind"], type=click.Choice(["A", "b"])), {"words": ["A", "b"]}),
         (click.Option(["--on/--off"]), {"flag": True}),
@@ -179,6 +182,27 @@ def test_several_drafters(place: Path, environment: Mapping[str, str]) -> None:
     assert complete(place, environment, "localspec generate --draft su") == ["plain,suffix"]
     found = complete(place, environment, "localspec generate --draft suffix,look")
     assert found == ["plain,suffix,lookup"]
+
+
+def test_other_names_of_commands(place: Path, environment: Mapping[str, str]) -> None:
+    both = [f"plain,{REPOSITORY}:{quant}" for quant in ("Q4_K_M", "Q8_0")]
+    assert complete(place, environment, "localspec run some") == both
+    assert complete(place, environment, "localspec run x --copy") == ["plain,--copy-from"]
+    assert complete(place, environment, "localspec run x --plai") == ["plain,--plain"]
+    assert complete(place, environment, "localspec run x words --draft su") == ["plain,suffix"]
+    assert complete(place, environment, "localspec list --js") == ["plain,--json"]
+
+
+def test_values(place: Path, environment: Mapping[str, str]) -> None:
+    assert complete(place, environment, "localspec config set load_mode mm") == [
+        *("plain,mmap", "plain,mmap+mlock")
+    ]
+    model = complete(place, environment, "localspec config set model some")
+    assert model == [f"plain,{REPOSITORY}:{quant}" for quant in ("Q4_K_M", "Q8_0")]
+    assert complete(place, environment, "localspec config set threads ") == [""]
+    assert complete(place, environment, "localspec config set nothing ") == [""]
+    assert complete(place, environment, "localspec bench --set code,ch") == ["plain,code,chat"]
+    assert complete(place, environment, "localspec demo --set ch") == ["plain,chat"]
 
 
 def test_files(place: Path, environment: Mapping[str, str]) -> None:
