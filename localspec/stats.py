@@ -1,7 +1,7 @@
 """Stats: the counts and times of a generation, for the command line, the API and benchmarks."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
@@ -158,6 +158,17 @@ class Stats:
         """How many times faster than plain steps the tokens came; None if that is not known."""
         plain, took = self.plain_step, self.seconds.generate
         return self.generated_tokens * plain / took if plain and took else None
+
+    def with_prompt_of(self, first: "Stats | None") -> "Stats":
+        """Return stats that count the prompt as those of a text's first part, if there is one."""
+        if first is None:
+            return self
+        return replace(
+            self,
+            prompt_tokens=first.prompt_tokens,
+            prompt_evaluated=first.prompt_evaluated,
+            prompt_again=first.prompt_again,
+        )
 
     @property
     def x_plain(self) -> float | None:

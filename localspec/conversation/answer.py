@@ -104,7 +104,6 @@ class Answer(Closing, Iterator[Event]):
         self._conversation = conversation
         self._question = unfinished.before if unfinished else conversation.last
         self._prompt = prompt
-        self._tags = tags
         self._shorten = shorten
         self._late_notices = late_notices
         self._variant = variant
@@ -118,7 +117,7 @@ class Answer(Closing, Iterator[Event]):
             budget=thinking_budget if settings.is_free else None,
         )
         self._stop = StopFlag()
-        self._ended = False
+        self._ended, self._reason = False, "cancelled"
         self._lock = threading.Lock()
         self._generation: Generation | None = None
         self._running = self._run()
@@ -137,7 +136,7 @@ class Answer(Closing, Iterator[Event]):
         return Gauge(used, self._slot.target.n_ctx)
 
     def __repr__(self) -> str:
-        state = self.turn.stop_reason if self._ended and self.turn else None
+        state = self._reason if self._ended else None
         return f"<Answer {excerpt(self.text)}, {state or 'unfinished'}, {self.stats.line}>"
 
     def __next__(self) -> Event:
@@ -161,10 +160,10 @@ class Answer(Closing, Iterator[Event]):
                 self._generation.close()
 
     def result(self) -> Turn:
-        """Run to the end and return the answer; empty if stopped before its first token."""
+        """Run to the end and return the answer; empty if it ended before its first token."""
         for _ in self:
             pass
-        return self.turn or Turn("assistant", "", stop_reason="cancelled")
+        return self.turn or Turn("assistant", "", stop_reason=self._reason)
 
     def _run(self) -> Generator[Event, None, None]:
         self._slot.in_answer = True
@@ -297,16 +296,16 @@ class Answer(Closing, Iterator[Event]):
         return split
 
     def _end_thought(self) -> Generator[Event, None, str]:
-        """Write the closing tag for the model; return a stop reason if it does not fit, else ""."""
-        closing = self._tags.ending
-        tokens = self._model.tokenize_after(closing)
-        if len(tokens) > self._tokens_left:
-            return "length"
-        if self.gauge.used + len(tokens) >= self.gauge.size:
-            return "context"
+        """Close the reasoning; return a stop reason if no answer fits behind it, else ""."""
+        if full := self._writer.no_room(
+            prompt=len(self._prompt.tokens),
+            most=self.settings.max_tokens,
+            context=self._slot.target.n_ctx,
+        ):
+            return full
         if self.turn is None:
             self._begin_turn()
-        self._add_to_turn(self._writer.close_thought(tokens, closing))
+        self._add_to_turn(self._writer.close_thought())
         yield Notice(
             f"the thought was ended: its budget of {self._writer.budget.tokens} tokens is used up"
         )
@@ -331,7 +330,7 @@ class Answer(Closing, Iterator[Event]):
         """End the turn, once; return the text that was held back."""
         if self._ended:
             return Split()
-        self._ended = True
+        self._ended, self._reason = True, reason
         self._slot.in_answer = False
         rest = self._add_to_turn(self._writer.end())
         self._record_tokens()

@@ -1,15 +1,17 @@
 """AnswerWriter: collects an answer's tokens and splits their text into reasoning and answer."""
 
+from collections.abc import Collection
 from typing import Protocol
 
 from localspec.conversation.reasoning import Split, Splitter, Tags
 from localspec.conversation.thinking_budget import ThinkingBudget
 from localspec.conversation.turns import TokenizedText
 from localspec.engine.detokenizer import Detokenizer
+from localspec.engine.generation import StopReason
 
 
 class Vocabulary(Protocol):
-    """The part of a model that turns tokens into text."""
+    """The part of a model that turns tokens into text, and text into tokens."""
 
     def piece(self, token: int) -> bytes: ...
 
@@ -17,60 +19,93 @@ class Vocabulary(Protocol):
 
     def ends_generation(self, token: int) -> bool: ...
 
+    def tokenize_after(self, text: str) -> list[int]: ...
+
 
 class AnswerWriter:
-    """The tokens and the text of one answer, as generated so far.
+    """The tokens and the text of one answer, as generated so far, in one part or several.
 
-    detokenizer: shared by all parts of the answer. tags: the tags around the model's reasoning.
-    thinking: whether the prompt ended with an opening tag. budget: the most tokens of reasoning;
-    None: no limit.
+    Where the reasoning reaches its budget, its closing tag is written in the model's place, and the
+    text goes on in a new part, whose prompt is the first one and what was written. The budget
+    counts tokens of the text, so it ends reasoning at the same token whatever is drafted.
 
-    tokens: the answer's token ids, without the token that ended it. raw: the whole text, reasoning
-    and tags included.
+    detokenizer: shared by all parts. tags: the tags around the model's reasoning; None: all is
+    answer. thinking: whether the prompt ended within the reasoning; continued: whether some of it
+    was there already. budget: the most tokens of reasoning; None: no limit. marks: other control
+    tokens whose text belongs to the answer.
+
+    tokens: the answer's token ids, those of a closing tag included, without the token that ended
+    it. raw: the whole text, reasoning and tags included.
     """
 
     def __init__(
         self,
         vocabulary: Vocabulary,
         detokenizer: Detokenizer,
-        tags: Tags,
+        tags: Tags | None,
         *,
         thinking: bool,
+        continued: bool = False,
         budget: int | None = None,
+        marks: Collection[str] = (),
     ) -> None:
         self.detokenizer = detokenizer
         self.tokens: list[int] = []
         self.raw = ""
         self._vocabulary = vocabulary
         self._tags = tags
-        self._splitter = Splitter(tags, thinking=thinking)
+        self._marks = {*(tags or ()), *marks}
+        self._splitter = Splitter(tags, thinking=thinking, continued=continued) if tags else None
         self.budget = ThinkingBudget(budget, self._splitter, detokenizer)
+
+    @property
+    def is_reasoned(self) -> bool:
+        """Whether reasoning is told apart."""
+        return self._splitter is not None
 
     @property
     def is_thinking(self) -> bool:
         """Whether the next token belongs to the reasoning."""
-        return self._splitter.thinking
+        return self._splitter is not None and self._splitter.thinking
 
     def add(self, token: int, text: str) -> Split:
         """Add a token and the text that the detokenizer gave for it; returns the new text."""
         if not self._vocabulary.ends_generation(token):
             self.tokens.append(token)
         self.budget.count()
-        # A tag may be a control token, for which the detokenizer gives no text.
-        tag = "" if text else self._vocabulary.piece_text(token)
-        return self._split(tag if tag in self._tags else text)
+        # A mark may be a control token, which has no text. (Where a token has some, it may be held
+        # back, as what may begin a stop string.)
+        if self._marks and not self._vocabulary.piece(token):
+            mark = self._vocabulary.piece_text(token)
+            text += mark if mark in self._marks else ""
+        return self._split(text)
 
-    def close_thought(self, tokens: list[int], text: str) -> Split:
-        """Add a closing tag that the model did not write; returns the new text."""
-        self.tokens += tokens
+    def no_room(self, *, prompt: int, most: int, context: int) -> StopReason | None:
+        """Return why no answer fits behind reasoning that is closed here; None if one does.
+
+        prompt: the tokens before the answer. most: of the answer. context: of both.
+        """
+        written = len(self.tokens) + len(self.closing_tokens)
+        if written >= most:
+            return "length"
+        return "context" if prompt + written >= context else None
+
+    @property
+    def closing_tokens(self) -> list[int]:
+        """The tokens of the closing tag, as they are written in the model's place."""
+        return self._vocabulary.tokenize_after(self._tags.ending) if self._tags else []
+
+    def close_thought(self) -> Split:
+        """Write the closing tag in the model's place; returns the new text."""
+        self.tokens += self.closing_tokens
         held = self._split(self.detokenizer.flush())
-        closed = self._split(text)
+        closed = self._split(self._tags.ending if self._tags else "")
         return Split(held.thought + closed.thought, held.said + closed.said)
 
     def end(self) -> Split:
         """End the answer; returns the text that was held back."""
         held = self._split(self.detokenizer.flush())
-        rest = self._splitter.flush()
+        rest = self._splitter.flush() if self._splitter else Split()
         return Split(held.thought + rest.thought, held.said + rest.said)
 
     @property
@@ -88,4 +123,4 @@ class AnswerWriter:
 
     def _split(self, text: str) -> Split:
         self.raw += text
-        return self._splitter.push(text)
+        return self._splitter.push(text) if self._splitter else Split(said=text)

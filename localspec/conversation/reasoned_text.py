@@ -58,23 +58,21 @@ class ReasonedText(Iterator[Written]):
         self._cancel, self._explain = cancel, explain
         self._part = self.generation
         self._inserted: list[Written] = []
-        self._prompt_counts: tuple[int, int, int] | None = None
+        # The stats of the first part, where there is another one.
+        self._first: Stats | None = None
         self._stopped: StopReason | None = None
-        model = engine.model
-        self._tags = tags_for(model.chat_template)
-        self._writer: AnswerWriter | None = None
-        if (
-            isinstance(prompt, Chat)
-            and self.settings.is_free
-            and not has_channels(model.chat_template)
-        ):
-            end = "".join(map(model.piece_text, self.prompt[-_TAG_TOKENS:]))
-            thinking = opens_thinking(end, self._tags)
-            detokenizer = self.generation.detokenizer
-            self._writer = AnswerWriter(
-                model, detokenizer, self._tags, thinking=thinking, budget=budget
-            )
-            self._part.commit_at_most(self._writer.budget.room)
+        model, template = engine.model, engine.model.chat_template
+        reasons = isinstance(prompt, Chat) and self.settings.is_free and not has_channels(template)
+        tags = tags_for(template) if reasons else None
+        end = "".join(map(model.piece_text, self.prompt[-_TAG_TOKENS:]))
+        self._writer = AnswerWriter(
+            model,
+            self.generation.detokenizer,
+            tags,
+            thinking=tags is not None and opens_thinking(end, tags),
+            budget=budget,
+        )
+        self._part.commit_at_most(self._writer.budget.room)
 
     @property
     def settings(self) -> GenerationConfig:
@@ -89,7 +87,7 @@ class ReasonedText(Iterator[Written]):
     @property
     def stats(self) -> Stats:
         """The counts and times so far, without inserted tokens."""
-        return self.generation.stats
+        return self._part.stats.with_prompt_of(self._first)
 
     @property
     def stop_reason(self) -> StopReason | None:
@@ -101,12 +99,12 @@ class ReasonedText(Iterator[Written]):
     @property
     def is_reasoned(self) -> bool:
         """Whether reasoning is told apart."""
-        return self._writer is not None
+        return self._writer.is_reasoned
 
     @property
     def is_thinking(self) -> bool:
         """Whether the text so far ends inside the reasoning."""
-        return self._writer is not None and self._writer.is_thinking
+        return self._writer.is_thinking
 
     @property
     def is_budget_spent(self) -> bool:
@@ -118,18 +116,17 @@ class ReasonedText(Iterator[Written]):
         return self.generation.reading()
 
     def __next__(self) -> Written:
-        if self._writer and not self.tokens and self._writer.budget.is_spent():
-            self._end_thought(self._writer)
+        if not self.tokens and self._writer.budget.is_spent():
+            self._end_thought()
         if self._inserted:
             return self._add(self._inserted.pop(0))
         if self._stopped or (token := next(self._part, None)) is None:
-            self._restore_prompt_counts()
             raise StopIteration
-        split, ended = self._split(token), self._part.stop_reason
-        if self._writer and not ended and self._writer.budget.is_spent():
-            self._end_thought(self._writer)
+        split, ended = self._writer.add(token.id, token.text), self._part.stop_reason
+        if not ended and self._writer.budget.is_spent():
+            self._end_thought()
             ended = self._stopped
-        if self._writer and ended:
+        if ended:
             rest = self._writer.end()
             split = Split(split.thought + rest.thought, split.said + rest.said)
         return self._add(Written(token, split.said, split.thought))
@@ -140,6 +137,7 @@ class ReasonedText(Iterator[Written]):
             pass
         return replace(
             self._part.result(),
+            stats=self.stats,
             text="".join(token.text for token in self.tokens),
             token_ids=[token.id for token in self.tokens],
             origins=[token.origin for token in self.tokens],
@@ -147,47 +145,34 @@ class ReasonedText(Iterator[Written]):
             seed=self.settings.seed,
         )
 
-    def _split(self, token: Token) -> Split:
-        return self._writer.add(token.id, token.text) if self._writer else Split(said=token.text)
-
     def _add(self, written: Written) -> Written:
         self.tokens.append(written.token)
         self.said += written.said
         self.thought += written.thought
         return written
 
-    def _restore_prompt_counts(self) -> None:
-        """Let the stats count the prompt alone, not what the later part read again."""
-        if self._prompt_counts:
-            stats = self.stats
-            stats.prompt_tokens, stats.prompt_evaluated, stats.prompt_again = self._prompt_counts
-
-    def _end_thought(self, writer: AnswerWriter) -> None:
+    def _end_thought(self) -> None:
         """Close the part, insert the closing tag, and begin the next part."""
-        ended = self._part
+        ended, writer, prompt = self._part, self._writer, len(self.prompt)
         ended.close()
-        closing = self._tags.ending
-        tokens = self._engine.model.tokenize_after(closing)
-        written = len(writer.tokens) + len(tokens)
-        if written >= self.settings.max_tokens:
-            self._stopped = "length"
-        elif len(self.prompt) + written >= self._engine.context:
-            self._stopped = "context"
-        else:
-            before = len(writer.raw)
-            split = writer.close_thought(tokens, closing)
-            # The first one has all the text, with what the detokenizer held back.
-            first, *others = (Token("", each, INSERTED, None) for each in tokens)
-            first = replace(first, text=writer.raw[before:])
-            self._inserted = [
-                Written(first, split.said, split.thought),
-                *(Written(each, "", "") for each in others),
-            ]
-            stats = self.stats
-            self._prompt_counts = (stats.prompt_tokens, stats.prompt_evaluated, stats.prompt_again)
-            rest = settings_behind(self.settings, written=written, prompt=len(self.prompt))
-            whole = [*self.prompt, *writer.tokens]
-            self._part = self._engine.go_on(
-                ended, whole, rest, cancel=self._cancel, explain=self._explain
-            )
-            self._part.commit_at_most(writer.budget.room)
+        self._stopped = writer.no_room(
+            prompt=prompt, most=self.settings.max_tokens, context=self._engine.context
+        )
+        if self._stopped:
+            return
+        before, tokens = len(writer.raw), writer.closing_tokens
+        split = writer.close_thought()
+        # The first one has all the text, with what the detokenizer held back.
+        first, *others = (Token("", each, INSERTED, None) for each in tokens)
+        first = replace(first, text=writer.raw[before:])
+        self._inserted = [
+            Written(first, split.said, split.thought),
+            *(Written(each, "", "") for each in others),
+        ]
+        self._first = replace(ended.stats)
+        rest = settings_behind(self.settings, written=len(writer.tokens), prompt=prompt)
+        whole = [*self.prompt, *writer.tokens]
+        self._part = self._engine.go_on(
+            ended, whole, rest, cancel=self._cancel, explain=self._explain
+        )
+        self._part.commit_at_most(writer.budget.room)

@@ -12,13 +12,20 @@ class Detokenizer:
 
     Bytes of an incomplete character, and text that may be the start of a stop string, are held
     back until the next token.
+
+    stop: the stop string that ended the text; None before.
     """
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
-        self.stopped = False
+        self.stop: str | None = None
         self._stops = tuple(stops)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string has ended the text."""
+        return self.stop is not None
 
     @property
     def within_character(self) -> bool:
@@ -50,8 +57,9 @@ class Detokenizer:
         text = self._held + text
         found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
-            self.stopped, self._held = True, ""
-            return text[: min(found)[1]]
+            end, at = min(found)
+            self.stop, self._held = text[at:end], ""
+            return text[:at]
         certain = len(text) - self._possible_stop_length(text)
         self._held = text[certain:]
         return text[:certain]

@@ -1,16 +1,12 @@
-"""Reply: a text that is being written for a request, delta by delta, for an event loop.
-
-Where the reasoning reaches its budget, the server writes the closing tag, and the text goes on in a
-second part, whose prompt is the first one and what was written. The budget counts tokens of the
-text, so it ends reasoning at the same token whatever is drafted.
-"""
+"""Reply: a text that is being written for a request, delta by delta, for an event loop."""
 
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
-from localspec.conversation.reasoning import Splitter
+from localspec.conversation.answer_settings import settings_behind
+from localspec.conversation.answer_writer import AnswerWriter
+from localspec.conversation.reasoning import Split
 from localspec.conversation.thinking_budget import ThinkingBudget
 from localspec.engine.background import Background
 from localspec.engine.detokenizer import Detokenizer
@@ -18,7 +14,6 @@ from localspec.engine.generation import Generation, StopReason, Token
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig
 from localspec.llama.model import Model
-from localspec.sampling.keyed_hash import derive_seed
 from localspec.server.asked import Asked
 from localspec.server.prompt_progress import PromptProgress, prompt_progress
 from localspec.server.tool_calls import CallEnded, Event, Reasoning, ReasoningCalls, Text
@@ -52,8 +47,8 @@ class Reply:
 
     stopped: whether the server ends all texts. stats, stop_reason: as in Generation; before the
     text has begun they are empty and None. number: of the slot. tokens: those that the model has
-    written so far. thinking_budget: counts how many of them are reasoning. origins: where they
-    came from. budget_spent: whether the reasoning was ended at its budget.
+    written so far. origins: where they came from. budget_spent: whether the reasoning was ended at
+    its budget.
     """
 
     def __init__(
@@ -67,31 +62,29 @@ class Reply:
         self.origins: set[str] = set()
         self._slot = slot
         self._has_called = False
-        self._is_full = False
+        # Why no answer fits behind reasoning that was ended.
+        self._no_room: StopReason | None = None
         # The tokens of the prompt that were in the cache.
         self._cached = 0
         self._stopped = stopped
-        # The tokens behind the prompt, those of a closing tag included.
-        self._written: list[int] = []
-        self._detokenizer = Detokenizer(asked.settings.stop)
         # Of the first part, where there is another one.
         self._first_stats: Stats | None = None
         continued = bool(asked.continued.strip())
-        self._splitter = (
-            Splitter(asked.tags, thinking=asked.thinking, continued=continued)
-            if asked.tags
-            else None
-        )
-        self.thinking_budget = ThinkingBudget(
-            asked.thinking_budget, self._splitter, self._detokenizer
+        self._writer = AnswerWriter(
+            self.model,
+            Detokenizer(asked.settings.stop),
+            asked.tags,
+            thinking=asked.thinking,
+            continued=continued,
+            budget=asked.thinking_budget,
+            marks=asked.marks,
         )
         self._parser = asked.tool_calls() if asked.tool_calls else None
         if self._parser and asked.channel:
             self._parser.push(asked.channel)
         elif self._parser and continued and not asked.thinking:
             self._parser.bare = ""  # such calls stand at the beginning only
-        self._reasoning_calls = self._watched() if self._splitter else None
-        self._marks = {*(asked.tags or ()), *asked.marks}
+        self._reasoning_calls = self._watched() if asked.tags else None
 
     def _watched(self) -> ReasoningCalls | None:
         """What finds calls in reasoning, where they have a mark."""
@@ -101,23 +94,21 @@ class Reply:
     @property
     def stats(self) -> Stats:
         """The counts and times so far; those of the prompt are of what was asked."""
-        stats, first = self.generation.stats if self.generation else Stats(), self._first_stats
-        if first is None:
-            return stats
-        return replace(
-            stats,
-            prompt_tokens=first.prompt_tokens,
-            prompt_evaluated=first.prompt_evaluated,
-            prompt_again=first.prompt_again,
-        )
+        stats = self.generation.stats if self.generation else Stats()
+        return stats.with_prompt_of(self._first_stats)
+
+    @property
+    def thinking_budget(self) -> ThinkingBudget:
+        """What counts the tokens of reasoning."""
+        return self._writer.budget
 
     @property
     def stop_reason(self) -> StopReason | None:
         """Why the text has ended; None before."""
         if self._has_called and self.asked.one_call:
             return "eos"  # as if the model had ended it there
-        if self._is_full:
-            return "context"
+        if self._no_room:
+            return self._no_room
         return self.generation.stop_reason if self.generation else None
 
     @property
@@ -128,14 +119,7 @@ class Reply:
     @property
     def stop_string(self) -> str | None:
         """The stop string that ended the text: the first that is whole, of several the longest."""
-        if self.stop_reason != "stop":
-            return None
-        detokenizer, text = Detokenizer(), ""
-        for token in self.generation.tokens if self.generation else ():
-            text += detokenizer.push(self.model.piece(token.id))
-        stops = self.asked.settings.stop
-        ends = [(at + len(stop), at, stop) for stop in stops if (at := text.find(stop)) >= 0]
-        return min(ends)[2] if ends else None
+        return self._writer.detokenizer.stop if self.stop_reason == "stop" else None
 
     @asynccontextmanager
     async def deltas(self) -> AsyncIterator[AsyncIterator[Delta]]:
@@ -150,13 +134,15 @@ class Reply:
         slot = self._slot
         slot.in_answer = True
         try:
-            while (yield from self._part(cancelled)):
-                yield self._close_thought()
+            goes_on = True
+            while goes_on:
+                spent = self.thinking_budget.is_spent()
+                goes_on = yield from self._close_thought() if spent else self._part(cancelled)
         finally:
             slot.in_answer = False
         if self._has_called and self.asked.one_call:
             return
-        rest = self._split(last=True)
+        rest = self._events_of(self._writer.end(), last=True)
         if self._parser:
             rest += self._parser.finish()
         if rest:
@@ -164,8 +150,9 @@ class Reply:
 
     def _part(self, cancelled: Callable[[], bool]) -> Generator[Delta, None, bool]:
         """Write until the text ends, or the budget of its reasoning; whether it is the latter."""
+        is_first = self.generation is None
         with self._start(cancelled) as running:
-            if self.asked.shows_progress and not self._written:
+            if self.asked.shows_progress and is_first:
                 for progress in prompt_progress(running, self._cached):
                     yield Delta(None, progress=progress)
             for token in running:
@@ -177,21 +164,32 @@ class Reply:
             else:
                 return False
         self._first_stats = self._first_stats or running.stats
-        room = self._slot.target.n_ctx - len(running.prompt)
-        self._is_full = len(running.tokens) + len(self._closing_tokens()) >= room
-        return not self._is_full
+        return True
+
+    def _close_thought(self) -> Generator[Delta, None, bool]:
+        """Write the closing tag in the model's place; whether there is room for an answer."""
+        self._no_room = self._writer.no_room(
+            prompt=len(self.asked.prompt),
+            most=self.asked.settings.max_tokens,
+            context=self._slot.target.n_ctx,
+        )
+        if self._no_room:
+            return False
+        self.budget_spent = True
+        yield Delta(None, tuple(self._events_of(self._writer.close_thought())))
+        return True
 
     def _start(self, cancelled: Callable[[], bool]) -> Generation:
         """Start the next part."""
-        slot, tokens, first = self._slot, [*self.asked.prompt, *self._written], not self._written
+        slot, prompt, written = self._slot, self.asked.prompt, self._writer.tokens
         with slot.lock:
-            if first and (wordings := self.asked.wordings):
-                slot.reword(tokens, lambda model: wordings.get(model.path))
+            if self.generation is None and (wordings := self.asked.wordings):
+                slot.reword(prompt, lambda model: wordings.get(model.path))
             started = slot.start(
-                tokens,
-                self.asked.settings if first else self._settings_of_rest(len(tokens)),
-                stats=None if first else self.stats,
-                detokenizer=self._detokenizer,
+                [*prompt, *written],
+                self._settings_of_rest() if written else self.asked.settings,
+                stats=self.stats if self.generation else None,
+                detokenizer=self._writer.detokenizer,
                 cancelled=cancelled,
             )
             started.commit_at_most(self.thinking_budget.room)
@@ -200,59 +198,28 @@ class Reply:
             self._cached, _ = next(started.reading(), (0, 0))
         return started
 
-    def _settings_of_rest(self, position: int) -> GenerationConfig:
-        """The settings behind reasoning that was ended: what is left, and an unused seed.
-
-        The rules `token` and `block` begin a new sequence of draws.
-        """
-        settings, count = self.asked.settings, len(self.tokens)
-        changed: dict[str, Any] = {
-            "max_tokens": settings.max_tokens - count,
-            "min_tokens": max(0, settings.min_tokens - count),
-        }
-        if not settings.verification.same_text:
-            changed["seed"] = derive_seed(settings.seed, 0, position)
-        if settings.grammar is not None:
-            changed["grammar"] = self.asked.answer_grammar
-        return replace(settings, **changed)
-
-    def _closing_tokens(self) -> list[int]:
-        return self.model.tokenize_after(self.asked.tags.ending) if self.asked.tags else []
-
-    def _close_thought(self) -> Delta:
-        """Write the closing tag in the model's place."""
-        self.budget_spent = True
-        self._written += self._closing_tokens()
-        held = self._split(self._detokenizer.flush())
-        closed = self._split(self.asked.tags.ending if self.asked.tags else "")
-        return Delta(None, (*held, *closed))
+    def _settings_of_rest(self) -> GenerationConfig:
+        """The settings behind reasoning that was ended, whose grammar is that of the answer."""
+        prompt, written = len(self.asked.prompt), len(self._writer.tokens)
+        rest = settings_behind(self.asked.settings, written=written, prompt=prompt)
+        return rest if rest.grammar is None else replace(rest, grammar=self.asked.answer_grammar)
 
     def _delta(self, token: Token) -> Delta:
         self.origins.add(token.origin)
         self.tokens.append(token)
-        self._written.append(token.id)
-        text = token.text
-        # A mark may be a control token, for which there is no text. (Where a token has some, it may
-        # be held back, as what may begin a stop string.)
-        if self._marks and not self.model.piece(token.id):
-            mark = self.model.piece_text(token.id)
-            text += mark if mark in self._marks else ""
-        self.thinking_budget.count()
-        return Delta(token, tuple(self._split(text)))
+        return Delta(token, tuple(self._events_of(self._writer.add(token.id, token.text))))
 
-    def _split(self, text: str = "", *, last: bool = False) -> list[Event]:
+    def _events_of(self, split: Split, *, last: bool = False) -> list[Event]:
         """The events of another piece of text; last: of what was held back."""
-        if self._splitter is None:
-            return self._events("", text)
-        thought, said = self._splitter.flush() if last else self._splitter.push(text)
+        thought, said = split
         if self._reasoning_calls is None:
             return self._events(thought, said)
         calls: list[Event] = []
         thought = self._reasoning_calls.push(thought)
-        if last and self._splitter.thinking and self.stop_reason == "eos":
+        if last and self._writer.is_thinking and self.stop_reason == "eos":
             rest, calls = self._reasoning_calls.finish()
             thought += rest
-        elif last or not self._splitter.thinking:
+        elif last or not self._writer.is_thinking:
             thought += self._reasoning_calls.close()
         return [*self._events(thought, said), *self._allowed(calls)]
 

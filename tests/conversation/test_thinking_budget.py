@@ -50,6 +50,9 @@ class Characters:
     def ends_generation(self, token: int) -> bool:
         return False
 
+    def tokenize_after(self, text: str) -> list[int]:
+        return [*map(ord, text)]
+
 
 def writer_of(
     text: str, *, budget: int, thinking: bool = True, stops: Sequence[str] = ()
@@ -117,6 +120,17 @@ def test_what_a_stop_string_holds_back_may_be_a_tag() -> None:
     assert writer.raw.startswith("why</think>") and not writer.budget.is_spent()
 
 
+def test_a_tag_that_a_stop_string_holds_back_is_said_once() -> None:
+    """It may be one ordinary token, whose text comes with the next."""
+    vocabulary, detokenizer = Characters("</think>"), Detokenizer(["</think>\nUser"])
+    writer = AnswerWriter(vocabulary, detokenizer, THINK, thinking=True)
+    said = thought = ""
+    for token in [ord("a"), -1, *map(ord, "\nso")]:
+        split = writer.add(token, detokenizer.push(vocabulary.piece(token)))
+        said, thought = said + split.said, thought + split.thought
+    assert (thought, said, writer.raw) == ("a", "so", "a</think>\nso")
+
+
 def test_a_step_commits_no_more_than_it_may() -> None:
     """Drafts of the target's own model are accepted as a whole, up to that bound."""
 
@@ -162,12 +176,46 @@ def test_nothing_is_read_again_where_the_budget_ends_within_a_draft(
     for _ in reasoned:
         evaluated.append(reasoned._part.stats.prompt_again)
     assert reasoned.is_budget_spent and max(evaluated) == 0
-    asked = Asked(tuple(reasoned.prompt), reasoned.settings, THINK, True, thinking_budget=budget)
-    reply = Reply(thinker.slot, asked, lambda: False)
-
-    async def read() -> str:
-        async with reply.deltas() as deltas:
-            return "".join([delta.thought for delta in [each async for each in deltas]])
-
-    assert asyncio.run(read()) == reasoned.thought
+    reply, (thought, _) = replied(reasoned)
+    assert thought == reasoned.thought
     assert reply.budget_spent and reply.generation and reply.generation.stats.prompt_again == 0
+
+
+def replied(reasoned: ReasonedText) -> tuple[Reply, tuple[str, str]]:
+    """What the server replies to the same request, and its text: reasoning and answer."""
+    engine, settings = reasoned._engine, reasoned.settings
+    prompt, budget = tuple(reasoned.prompt), reasoned.budget
+    asked = Asked(prompt, settings, THINK, True, thinking_budget=budget)
+    reply = Reply(engine.slot, asked, lambda: False)
+
+    async def read() -> tuple[str, str]:
+        async with reply.deltas() as deltas:
+            found = [delta async for delta in deltas]
+        return "".join(each.thought for each in found), "".join(each.text for each in found)
+
+    return reply, asyncio.run(read())
+
+
+@pytest.mark.parametrize("budget", [0, 1, 6])
+def test_sessions_scripts_and_requests_have_the_same_text(tmp_path: Path, budget: int) -> None:
+    """Wherever it ends: in the reasoning, for want of room for an answer, or in the answer."""
+    path = write_tiny(tmp_path / "thinker.gguf", "llama", template=R1, context=512)
+    ended = []
+    with load(path, draft="none", threads=1, context=512) as engine:
+        chat = Chat([{"role": "user", "content": "abc"}])
+        closing = len(engine.model.tokenize_after(THINK.ending))
+        for most in range(1, budget + closing + 4):
+            options = {**OPTIONS, "max_tokens": most}
+            reasoned = ReasonedText(engine, chat, budget=budget, **options)
+            result = reasoned.result()
+            with Session(engine, thinking_budget=budget, **options) as session:
+                turn = session.send("abc").result()
+            reply, text = replied(reasoned)
+            assert text == (turn.thought, turn.content) == (reasoned.thought, reasoned.said)
+            assert result.stop_reason == turn.stop_reason == reply.stop_reason == "length"
+            if budget:
+                assert result.stats.prompt_tokens == reply.stats.prompt_tokens
+                assert reply.stats.prompt_tokens == len(reasoned.prompt)
+            ended.append((reply.budget_spent, len(reply.tokens)))
+    assert [spent for spent, _ in ended] == sorted(spent for spent, _ in ended)
+    assert {spent for spent, _ in ended} == {False, True}

@@ -32,6 +32,9 @@ class Model:
     def piece_text(self, token: int) -> str:
         return self._texts[token]
 
+    def ends_generation(self, _token: int) -> bool:
+        return False
+
 
 class Running:
     """A generation of all tokens of a vocabulary, one after the other."""
