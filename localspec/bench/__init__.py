@@ -1,8 +1,8 @@
 """Benchmarks: plain decoding against every drafter, by turns, on the same prompts.
 
     with Sweep(target, drafter, drafts, depths).load(runtime, tasks, tokens) as sweep:
-        prompts = tokenize_prompts(sweep.plain, tasks, tokens)
-        runs = list(run_rounds(sweep.configurations, prompts, ...))
+        workload = Workload(tokenize_prompts(sweep.plain, tasks, tokens), ...)
+        runs = list(run_rounds(sweep.configurations, workload, cancel))
         report = build_report(sweep, tasks, runs, ...)
 
 `experiments` holds other measurements, each run with `python -m`.
@@ -30,6 +30,7 @@ from localspec.bench.served_summary import ServedSummary
 from localspec.bench.summary import Summary
 from localspec.bench.users import MOST_USERS, UsersRun, open_slots, run_users
 from localspec.bench.users_summary import UsersSummary
+from localspec.bench.workload import Workload
 
 __all__ = [
     "COLUMNS",
@@ -52,6 +53,7 @@ __all__ = [
     "Task",
     "UsersRun",
     "UsersSummary",
+    "Workload",
     "bounds",
     "build_report",
     "bundled_tasks",

@@ -15,6 +15,7 @@ from localspec.bench import (
     Report,
     Run,
     Task,
+    Workload,
     bounds,
     build_report,
     html_page,
@@ -29,12 +30,7 @@ from localspec.cli.bench_output import about_run, quick_target_line, report_text
 from localspec.cli.bench_peer import peer_of, peer_options, require_same_places
 from localspec.cli.bench_servers import measure_servers
 from localspec.cli.bench_tool import measure_tool
-from localspec.cli.bench_users import (
-    How,
-    measure_users,
-    measured_users_option,
-    require_texts_alone,
-)
+from localspec.cli.bench_users import measure_users, measured_users_option, require_texts_alone
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
     comma_separated,
@@ -237,21 +233,19 @@ def bench(
         _require_alike(earlier, build_report(loaded, tasks, [], conditions, interrupted=False))
         for note in (*filter(None, [choice.note]), *loaded.notes):
             output.note(note)
-        how = How(choice.rounds, options, settings.seed, cancel)
+        workload = Workload(prompts, choice.rounds, options, settings.seed)
         others = BusyCores()
         with on_interrupt(cancel_first(cancel)):
-            runs = [] if users else list(_measure(loaded, tasks, prompts, how))
+            runs = [] if users else list(_measure(loaded, tasks, workload, cancel))
             left = bounds(
                 loaded.configurations,
                 tasks,
-                prompts,
+                workload,
                 runs,
-                how.options,
-                seed=how.seed,
                 cancelled=cancel.is_set,
                 progress=output.note,
             )
-            user_runs = measure_users(loaded, slots, prompts, users, how) if users else []
+            user_runs = measure_users(loaded, slots, users, workload, cancel) if users else []
         stopped = cancel.is_set()
         result = build_report(
             loaded,
@@ -288,17 +282,10 @@ def _require_alike(earlier: Earlier | None, nothing: Report) -> None:
 
 
 def _measure(
-    loaded: LoadedSweep, tasks: Sequence[Task], prompts: Sequence[Sequence[int]], how: How
+    loaded: LoadedSweep, tasks: Sequence[Task], workload: Workload, cancel: threading.Event
 ) -> Iterator[Run]:
-    running = run_rounds(
-        loaded.configurations,
-        prompts,
-        rounds=how.rounds,
-        options=how.options,
-        seed=how.seed,
-        cancel=how.cancel,
-    )
-    count = how.rounds * len(tasks) * len(loaded.configurations)
+    running = run_rounds(loaded.configurations, workload, cancel)
+    count = workload.rounds * len(tasks) * len(loaded.configurations)
     return with_progress(running, lambda run: about_run(run, tasks), count)
 
 

@@ -29,6 +29,7 @@ from localspec.bench.report_text import COLUMNS, cells, facts
 from localspec.bench.runner import Run, run_rounds
 from localspec.bench.summary import accepted_lengths, summarise
 from localspec.bench.svg import ticks
+from localspec.bench.workload import Workload
 from localspec.errors import DrafterMismatchError, ExactnessError, InvalidValueError
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rope import RopeScaling
@@ -52,14 +53,9 @@ def measured(
     rounds: int = 1,
     cancel: threading.Event | None = None,
 ) -> Iterator[Run]:
-    return run_rounds(
-        sweep.configurations,
-        tokenize_prompts(sweep.plain, tasks, 16),
-        rounds=rounds,
-        options={"max_tokens": 16, "ignore_eos": True, "temperature": 0.0},
-        seed=1,
-        cancel=cancel or threading.Event(),
-    )
+    options = {"max_tokens": 16, "ignore_eos": True, "temperature": 0.0}
+    workload = Workload(tokenize_prompts(sweep.plain, tasks, 16), rounds, options, seed=1)
+    return run_rounds(sweep.configurations, workload, cancel or threading.Event())
 
 
 def run(

@@ -18,6 +18,7 @@ from localspec.bench.report import Conditions, build_report
 from localspec.bench.users import UsersRun, UserText, open_slots, run_users
 from localspec.bench.users_summary import summarise_users
 from localspec.bench.users_text import USER_COLUMNS, user_cells
+from localspec.bench.workload import Workload
 from localspec.engine.engine import Engine
 from localspec.errors import ModelLoadError
 from localspec.generation_config import GenerationConfig
@@ -40,16 +41,8 @@ def runs_of(sweep: LoadedSweep, *users: int, rounds: int = 2, **more: Any) -> li
     prompts = tokenize_prompts(sweep.plain, TASKS, TOKENS)
     options = {"max_tokens": TOKENS, "ignore_eos": True, "temperature": 0.8, "seed": None, **more}
     with open_slots(sweep, max(users)) as slots:
-        running = run_users(
-            sweep.configurations,
-            slots,
-            prompts,
-            users=users,
-            rounds=rounds,
-            options=options,
-            seed=5,
-            cancel=threading.Event(),
-        )
+        workload = Workload(prompts, rounds, options, seed=5)
+        running = run_users(sweep.configurations, slots, users, workload, threading.Event())
         return list(running)
 
 
@@ -125,10 +118,8 @@ def test_nothing_is_copied_from_an_earlier_text() -> None:
         prompts = tokenize_prompts(loaded.plain, TASKS[:1], TOKENS)
         with open_slots(loaded, 2) as slots:
             options = {"max_tokens": TOKENS, "ignore_eos": True, "temperature": 0}
-            how = {"users": [2], "rounds": 2, "options": options, "seed": 1}
-            running = run_users(
-                loaded.configurations, slots, prompts, **how, cancel=threading.Event()
-            )
+            workload = Workload(prompts, 2, options, seed=1)
+            running = run_users(loaded.configurations, slots, [2], workload, threading.Event())
             suffix = [run for run in running if run.configuration != PLAIN]
     # In company a near tie may come out another way.
     texts = [text for run in suffix for text in run.in_turn]
@@ -181,16 +172,8 @@ def test_a_cancelled_run_is_not_yielded(sweep: LoadedSweep) -> None:
     cancel = threading.Event()
     prompts = tokenize_prompts(sweep.plain, TASKS, TOKENS)
     with open_slots(sweep, 2) as slots:
-        running = run_users(
-            sweep.configurations,
-            slots,
-            prompts,
-            users=[2],
-            rounds=3,
-            options={"max_tokens": TOKENS},
-            seed=1,
-            cancel=cancel,
-        )
+        workload = Workload(prompts, 3, {"max_tokens": TOKENS}, seed=1)
+        running = run_users(sweep.configurations, slots, [2], workload, cancel)
         assert next(running).users == 2
         cancel.set()
         assert list(running) == []

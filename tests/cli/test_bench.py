@@ -125,7 +125,7 @@ def test_verify_says_that_texts_are_equal(bench: Any, prompts: Path) -> None:
 
 
 def test_verify_notices_a_lie(bench: Any, prompts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = runner._generate
+    honest = runner.write_text
 
     def lying(configuration: Any, *args: Any) -> Result:
         result = honest(configuration, *args)
@@ -133,7 +133,7 @@ def test_verify_notices_a_lie(bench: Any, prompts: Path, monkeypatch: pytest.Mon
             result.token_ids[5] += 1
         return result
 
-    monkeypatch.setattr(runner, "_generate", lying)
+    monkeypatch.setattr(runner, "write_text", lying)
     options = (*QUICK, "--prompts", str(prompts), "--drafts", "ngram,lookup")
     done = bench(*options, "--verify", "--json")
     assert done.code == 7

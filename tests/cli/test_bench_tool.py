@@ -9,6 +9,7 @@ import os
 import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +33,7 @@ from localspec.bench.tool_rounds import ToolLoad, run_beside_tool, tool_prompt
 from localspec.bench.tool_summary import summarise_beside_tool
 from localspec.bench.tool_text import DRAFT_COLUMNS, PROMPT_COLUMNS, draft_cells, prompt_cells
 from localspec.bench.tool_text import tool_lines as lines_of
+from localspec.bench.workload import Workload
 from localspec.drafters.spec import MTP
 from localspec.engine.engine import load
 from localspec.engine.prompt import TextPrompt
@@ -323,7 +325,12 @@ class _Engine:
 
     def __init__(self, seconds: Sequence[float]) -> None:
         self.seconds = iter(seconds)
-        self.drafter_set = SimpleNamespace(sequences={})
+        drafters = SimpleNamespace(sequences={}, drafters=[])
+        target = SimpleNamespace(truncate=lambda _length: None)
+        loaded = SimpleNamespace(drafter_set=drafters)
+        self.slot = SimpleNamespace(
+            lock=nullcontext(), stop=lambda: None, target=target, loaded=loaded
+        )
 
     def generate(self, _prompt: Any, *, max_tokens: int, **_options: Any) -> Any:
         counted = max_tokens == 10
@@ -350,8 +357,8 @@ def rounds_of(auto: Sequence[float], tool: _Tool, rounds: int) -> tuple[list[Too
     drafts = [PeerDraft(name, None, None) for name in ("good", "poor", "bad")]
     engine = cast("Any", _Engine(auto))
     ours = [LoadedConfiguration(Configuration("auto", "auto", None), engine)]
-    prompts = [([1], ToolPrompt("x", 1))]
-    load = ToolLoad(cast("Tool", tool), drafts, prompts, rounds, {"max_tokens": 10}, 0)
+    workload = Workload([[1]], rounds, {"max_tokens": 10}, 0)
+    load = ToolLoad(cast("Tool", tool), drafts, [ToolPrompt("x", 1)], workload)
     failed: list[str] = []
     runs = run_beside_tool(
         ours, load, threading.Event(), lambda draft, _error: failed.append(draft.name)
