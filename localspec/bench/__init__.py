@@ -23,8 +23,9 @@ from localspec.bench.prompt_sets import (
     load_tasks,
 )
 from localspec.bench.report import Conditions, Report, build_report
-from localspec.bench.report_text import COLUMNS, LEGEND, cells, facts
+from localspec.bench.report_text import facts
 from localspec.bench.runner import Run, run_rounds
+from localspec.bench.section import sections
 from localspec.bench.served import ServedLoad, ServedRun, run_served
 from localspec.bench.served_summary import ServedSummary
 from localspec.bench.summary import Summary
@@ -33,8 +34,6 @@ from localspec.bench.users_summary import UsersSummary
 from localspec.bench.workload import Workload
 
 __all__ = [
-    "COLUMNS",
-    "LEGEND",
     "LONG",
     "MOST_USERS",
     "SETS",
@@ -57,7 +56,6 @@ __all__ = [
     "bounds",
     "build_report",
     "bundled_tasks",
-    "cells",
     "default_sets",
     "facts",
     "html_page",
@@ -67,5 +65,6 @@ __all__ = [
     "run_rounds",
     "run_served",
     "run_users",
+    "sections",
     "tokenize_prompts",
 ]
