@@ -1,8 +1,8 @@
 """Report text: a report as lines and table cells, for the terminal and for the page."""
 
-from localspec.bench.median import Median
 from localspec.bench.report import Conditions, Footprint, MeasuredModel, Report
 from localspec.bench.summary import Summary
+from localspec.forecast.confidence import ConfidenceInterval
 from localspec.llama.placement import DEFAULT
 from localspec.utils.busy_cores import busy_line
 
@@ -42,7 +42,7 @@ def speed_text(tokens_per_second: float) -> str:
     return f"{tokens_per_second:.{1 if tokens_per_second < 100 else 0}f}"
 
 
-def with_interval(median: Median) -> str:
+def with_interval(median: ConfidenceInterval) -> str:
     """A median and its interval, where they differ."""
     value = f"{median.value:.2f}"
     if median.low is None or median.high is None or median.low == median.high:

@@ -11,7 +11,6 @@ from fakes.pycode import PYCODE
 
 from localspec.bench import users as measured
 from localspec.bench.configurations import PLAIN, LoadedSweep, Sweep, tokenize_prompts
-from localspec.bench.median import Median
 from localspec.bench.page import html_page
 from localspec.bench.prompt_sets import Task
 from localspec.bench.report import Conditions, build_report
@@ -21,6 +20,7 @@ from localspec.bench.users_text import USER_COLUMNS, user_cells
 from localspec.bench.workload import Workload
 from localspec.engine.engine import Engine
 from localspec.errors import ModelLoadError
+from localspec.forecast.confidence import ConfidenceInterval
 from localspec.generation_config import GenerationConfig
 from localspec.loading import config
 from localspec.loading.config import RuntimeConfig
@@ -196,8 +196,8 @@ def test_figures_of_users() -> None:
         (1, PLAIN),
     ]
     figures = (plain.total, plain.total_in_turn, plain.ratio)
-    assert figures == (Median(2.0), Median(1.0), Median(2.0))
-    assert auto.plain_ratio == Median(2.0)
+    assert figures == (ConfidenceInterval(2.0), ConfidenceInterval(1.0), ConfidenceInterval(2.0))
+    assert auto.plain_ratio == ConfidenceInterval(2.0)
     assert (auto.runs, auto.tokens, auto.ratio.value) == (2, 16, 3.0)
     assert auto.each.value == 3.0
     assert auto.first_token.value == 1.0 and auto.first_token_in_turn.value == 1.5

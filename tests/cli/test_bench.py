@@ -15,12 +15,12 @@ import pytest
 from fakes.command_line import Done, Run
 
 from localspec.bench import default_sets, runner
-from localspec.bench.median import Median
 from localspec.bench.report_text import COLUMNS
 from localspec.cli import bench_choice
 from localspec.cli.bench_output import quick_target_line
 from localspec.cli.bench_table import printed_table
 from localspec.engine.generation import Result
+from localspec.forecast.confidence import ConfidenceInterval
 from localspec.models import registry
 from localspec.scaling.demo_pair import DemoPair
 from localspec.scaling.written_pair import written_pair
@@ -256,8 +256,8 @@ def test_a_target_that_is_too_quick_is_named() -> None:
         return SimpleNamespace(
             set="all",
             configuration=name,
-            tokens_per_second=Median(speed),
-            ratio=Median(ratio),
+            tokens_per_second=ConfidenceInterval(speed),
+            ratio=ConfidenceInterval(ratio),
         )
 
     quick, slow = row("plain", 2000, 1), row("plain", 40, 1)

@@ -172,7 +172,7 @@ class Gains:
         """Print a row. before, after: the seconds of each answer, without and with more copies."""
         tokens = sum(len(each.tokens) for each in answers)
         gain = ratio_interval(before, after)
-        ends = (each - 1 for each in (gain.value, gain.low, gain.high))
+        ends = (each - 1 for each in (gain.value, gain.low, gain.high) if each)
         speeds = (tokens / sum(each) for each in (before, after))
         self._table.print_row(title, len(answers), tokens, machine, *speeds, *ends)
 

@@ -266,9 +266,7 @@ def _print(table: Table, temperature: float, texts: str, played: Sequence[Played
             f"suffix,{MODEL}" if each.suffix else MODEL,
             each.correction.name,
             sum(each.tokens) / sum(each.seconds),
-            gain.value - 1,
-            gain.low - 1,
-            gain.high - 1,
+            *(end - 1 for end in (gain.value, gain.low, gain.high) if end),
         )
 
 
