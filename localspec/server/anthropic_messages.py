@@ -11,6 +11,7 @@ from localspec.generation_config import GenerationConfig
 from localspec.server.asked import Asked
 from localspec.server.chat_prompt import CONTINUE
 from localspec.server.errors import JSON, ApiError
+from localspec.server.exchange import event_line
 from localspec.server.fields import Fields
 from localspec.server.messages import part_text, require_readable, require_said
 from localspec.server.metrics import speculation
@@ -42,7 +43,6 @@ class MessagesRequest:
     template_options: Mapping[str, Any]
     thinking_budget: int | None
     tools: ToolUse
-    stream: bool
 
 
 def read(body: Fields, service: Service, *, counts_only: bool = False) -> MessagesRequest:
@@ -79,7 +79,6 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
         options,
         budget,
         anthropic_tools(body),
-        bool(body.flag("stream")),
     )
 
 
@@ -307,35 +306,31 @@ async def events(request: MessagesRequest, service: Service) -> AsyncGenerator[s
                     yield _start(reply, service)
                 for event in delta.events:
                     for name, body in blocks.add(event):
-                        yield _line(name, body)
+                        yield event_line(name, body)
         if not begun:  # the server ended before the first token
             yield _start(reply, service)
         for name, body in blocks.end():
-            yield _line(name, body)
+            yield event_line(name, body)
         last = {
             "type": "message_delta",
             "delta": _stop(reply, blocks),
             "usage": _usage(reply),
             **speculation(reply),
         }
-        yield _line("message_delta", last)
-        yield _line("message_stop", {"type": "message_stop"})
+        yield event_line("message_delta", last)
+        yield event_line("message_stop", {"type": "message_stop"})
 
 
 def ping() -> str:
     """The event of a stream in which nothing is written just now."""
-    return _line("ping", {"type": "ping"})
+    return event_line("ping", {"type": "ping"})
 
 
 def _start(reply: Reply, service: Service) -> str:
     usage = {**_usage(reply), "output_tokens": 1}
     head = {**_head(service), "content": [], "usage": usage}
     message = {**head, "stop_reason": None, "stop_sequence": None}
-    return _line("message_start", {"type": "message_start", "message": message})
-
-
-def _line(name: str, body: JSON) -> str:
-    return f"event: {name}\ndata: {json.dumps(body)}\n\n"
+    return event_line("message_start", {"type": "message_start", "message": message})
 
 
 def _head(service: Service) -> JSON:
@@ -357,10 +352,9 @@ def _stop(reply: Reply, blocks: _Blocks) -> JSON:
 
 def _usage(reply: Reply) -> JSON:
     stats = reply.stats
-    cached = stats.prompt_tokens - stats.prompt_evaluated
     return {
-        "input_tokens": stats.prompt_tokens - cached,
-        "cache_read_input_tokens": cached,
+        "input_tokens": stats.prompt_evaluated,
+        "cache_read_input_tokens": stats.prompt_cached,
         "cache_creation_input_tokens": 0,
         "output_tokens": stats.generated_tokens,
     }

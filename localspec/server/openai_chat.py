@@ -14,7 +14,7 @@ from localspec.server.fields import Fields
 from localspec.server.messages import messages_of
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
-from localspec.server.openai_parts import choices_of, finish_reason, merged, usage
+from localspec.server.openai_parts import asks_for_usage, choices_of, finish_reason, merged, usage
 from localspec.server.options import most_tokens, refuse, settings_of
 from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Delta, Reply
@@ -50,7 +50,6 @@ class ChatRequest:
     thinking_budget: int | None
     tools: ToolUse
     choices: int
-    stream: bool
     include_usage: bool
     timings_per_token: bool
     shows_progress: bool
@@ -67,7 +66,6 @@ def read(body: Fields, service: Service) -> ChatRequest:
     top = body.whole("top_logprobs", 0, 20)
     if top and not body.flag("logprobs"):
         raise body.wrong("top_logprobs", "beside logprobs: true, or left out")
-    stream_options = body.member("stream_options")
     response_format, ours = body.member("response_format"), body.member("localspec")
     settings = settings_of(
         body,
@@ -90,8 +88,7 @@ def read(body: Fields, service: Service) -> ChatRequest:
         thinking_budget(body, service.engine.model.chat_template),
         openai_tools(body, body.items("tools") or []),
         choices_of(body),
-        bool(body.flag("stream")),
-        bool(stream_options and stream_options.flag("include_usage")),
+        asks_for_usage(body),
         bool(body.flag("timings_per_token")),
         asks_for_progress(body),
         bool(ours and ours.flag("origins")),

@@ -11,6 +11,7 @@ from typing import Any
 
 from localspec.generation_config import GenerationConfig
 from localspec.server.errors import JSON, ApiError
+from localspec.server.exchange import event_line
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
@@ -51,7 +52,6 @@ class ResponsesRequest:
     thinking_budget: int | None
     tools: ToolUse
     names: ToolNames
-    stream: bool
     store: bool
     body: Fields
 
@@ -88,7 +88,6 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
         thinking_budget(body, service.engine.model.chat_template),
         openai_tools(_with_choice(body, names), tools),
         names,
-        bool(body.flag("stream")),
         body.flag("store") is not False,
         body,
     )
@@ -142,7 +141,8 @@ class Answer:
 
     def heartbeat(self) -> str:
         """The events of a stream in which nothing is written just now."""
-        return "".join(map(_event, [*self.begin()] or [self._in_progress()]))
+        lines = [*self.begin()] or [self._in_progress()]
+        return "".join(event_line(*line) for line in lines)
 
     def add(self, event: Event) -> Iterator[Line]:
         """Add what the model wrote."""
@@ -313,17 +313,12 @@ async def events(
     try:
         async with aclosing(_lines(request, service, stored, answer)) as lines:
             async for line in lines:
-                yield _event(line)
+                yield event_line(*line)
     except Exception as error:
         if not answer.begun:
             raise
         log.error("a stream failed", exc_info=error)
-        yield _event(answer.failed(ApiError.of(error)))
-
-
-def _event(line: Line) -> str:
-    kind, body = line
-    return f"event: {kind}\ndata: {json.dumps(body)}\n\n"
+        yield event_line(*answer.failed(ApiError.of(error)))
 
 
 async def _lines(
@@ -364,7 +359,7 @@ def _usage(reply: Reply) -> JSON:
     return {
         "input_tokens": stats.prompt_tokens,
         "input_tokens_details": {
-            "cached_tokens": stats.prompt_tokens - stats.prompt_evaluated,
+            "cached_tokens": stats.prompt_cached,
             "cache_write_tokens": 0,
         },
         "output_tokens": stats.generated_tokens,
