@@ -16,7 +16,7 @@ from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import merged
-from localspec.server.options import most_tokens, settings_of
+from localspec.server.options import most_tokens
 from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
@@ -69,10 +69,8 @@ class Form:
         name = "n_probs" if "n_probs" in body else "logprobs"
         top = body.whole(name, 0, _MOST_PROBABILITIES) or 0
         rest = Fields({name: value for name, value in body.values.items() if name != "n_probs"})
-        return settings_of(
+        return service.settings_of(
             rest,
-            service.usual,
-            service.tokens,
             max_tokens=most,
             logprobs=top > 0,
             top_logprobs=top or None,

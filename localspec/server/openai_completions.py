@@ -21,7 +21,7 @@ from localspec.server.openai_parts import (
     require_few,
     usage,
 )
-from localspec.server.options import most_tokens, refuse, settings_of
+from localspec.server.options import most_tokens, refuse
 from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Reply
 from localspec.server.service import Service
@@ -64,10 +64,8 @@ def read(body: Fields, service: Service) -> CompletionRequest:
     echo = bool(body.flag("echo"))
     if echo and top is not None:
         raise body.wrong("logprobs", "left out with echo: a prompt has none here")
-    settings = settings_of(
+    settings = service.settings_of(
         body,
-        service.usual,
-        service.tokens,
         max_tokens=most_tokens(
             body, "max_tokens", "max_completion_tokens", "n_predict", context=USUAL_TOKENS
         ),
