@@ -8,7 +8,7 @@ from typing import Any
 
 from localspec.engine.engine import load
 from localspec.errors import InvalidValueError
-from localspec.llama.batch_invariance import typical_seconds
+from localspec.llama.pass_timing import typical_seconds
 from localspec.loading.fingerprints import fingerprint, machine_signature
 from localspec.models import registry
 from localspec.scaling.demo_pair import DemoPair
