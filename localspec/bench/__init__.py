@@ -9,7 +9,6 @@
 """
 
 from localspec.bench.bound import bounds
-from localspec.bench.comparison import Comparison, Decoding
 from localspec.bench.configurations import LoadedSweep, Sweep, tokenize_prompts
 from localspec.bench.equality import require_same_texts
 from localspec.bench.page import html_page
@@ -38,9 +37,7 @@ __all__ = [
     "MOST_USERS",
     "SETS",
     "TERMINAL",
-    "Comparison",
     "Conditions",
-    "Decoding",
     "LoadedSweep",
     "Report",
     "Run",

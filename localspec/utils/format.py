@@ -48,7 +48,7 @@ def format_seconds(seconds: float) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Return "1 user", "2 users" and the like."""
-    return f"{number} {noun}{'s' if number > 1 else ''}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def without_folder(line: str) -> str:
