@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 from localspec.bench import (
@@ -48,8 +47,7 @@ def measure_drafters(
     tasks = choice.tasks
     with ExitStack() as stack:
         with on_interrupt(exit_at_once), loading_shown():
-            sweep = replace(choice.sweep, several=bool(users))
-            loaded = stack.enter_context(sweep.load(runtime, tasks, settings.max_tokens))
+            loaded = stack.enter_context(choice.sweep.load(runtime, tasks, settings.max_tokens))
             prompts = tokenize_prompts(loaded.plain, tasks, settings.max_tokens)
             slots = stack.enter_context(open_slots(loaded, max(users, default=0)))
         conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)

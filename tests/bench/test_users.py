@@ -32,7 +32,7 @@ TOKENS = 12
 
 @pytest.fixture
 def sweep() -> Iterator[LoadedSweep]:
-    asked = Sweep(PYCODE.target, PYCODE.drafter, ["auto"], [None], several=True)
+    asked = Sweep(PYCODE.target, PYCODE.drafter, ["auto"], [None])
     with asked.load(RuntimeConfig(threads=1), TASKS, TOKENS) as loaded:
         yield loaded
 
@@ -113,7 +113,7 @@ def test_a_text_in_turn_waits_for_the_texts_before(sweep: LoadedSweep) -> None:
 
 def test_nothing_is_copied_from_an_earlier_text() -> None:
     # With one prompt all texts are the same greedy one, which a drafter that knew it would copy.
-    asked = Sweep(PYCODE.target, None, ["suffix"], [3], several=True)
+    asked = Sweep(PYCODE.target, None, ["suffix"], [3])
     with asked.load(RuntimeConfig(threads=1), TASKS[:1], TOKENS) as loaded:
         prompts = tokenize_prompts(loaded.plain, TASKS[:1], TOKENS)
         with open_slots(loaded, 2) as slots:
