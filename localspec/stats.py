@@ -124,6 +124,11 @@ class Stats:
         return f"<Stats {self.line}, {self.steps} steps, {self.prompt_tokens} tokens of prompt>"
 
     @property
+    def prompt_cached(self) -> int:
+        """How many prompt tokens were in the target's KV cache."""
+        return self.prompt_tokens - self.prompt_evaluated
+
+    @property
     def line(self) -> str:
         """Tokens, acceptance rate and speed, as far as they are known."""
         rate, speed = self.acceptance_rate, self.tokens_per_second

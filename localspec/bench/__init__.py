@@ -1,15 +1,14 @@
 """Benchmarks: plain decoding against every drafter, by turns, on the same prompts.
 
     with Sweep(target, drafter, drafts, depths).load(runtime, tasks, tokens) as sweep:
-        prompts = tokenize_prompts(sweep.plain, tasks, tokens)
-        runs = list(run_rounds(sweep.configurations, prompts, ...))
+        workload = Workload(tokenize_prompts(sweep.plain, tasks, tokens), ...)
+        runs = list(run_rounds(sweep.configurations, workload, cancel))
         report = build_report(sweep, tasks, runs, ...)
 
 `experiments` holds other measurements, each run with `python -m`.
 """
 
 from localspec.bench.bound import bounds
-from localspec.bench.comparison import Comparison, Decoding
 from localspec.bench.configurations import LoadedSweep, Sweep, tokenize_prompts
 from localspec.bench.equality import require_same_texts
 from localspec.bench.page import html_page
@@ -23,24 +22,22 @@ from localspec.bench.prompt_sets import (
     load_tasks,
 )
 from localspec.bench.report import Conditions, Report, build_report
-from localspec.bench.report_text import COLUMNS, LEGEND, cells, facts
+from localspec.bench.report_text import facts
 from localspec.bench.runner import Run, run_rounds
+from localspec.bench.section import sections
 from localspec.bench.served import ServedLoad, ServedRun, run_served
 from localspec.bench.served_summary import ServedSummary
 from localspec.bench.summary import Summary
 from localspec.bench.users import MOST_USERS, UsersRun, open_slots, run_users
 from localspec.bench.users_summary import UsersSummary
+from localspec.bench.workload import Workload
 
 __all__ = [
-    "COLUMNS",
-    "LEGEND",
     "LONG",
     "MOST_USERS",
     "SETS",
     "TERMINAL",
-    "Comparison",
     "Conditions",
-    "Decoding",
     "LoadedSweep",
     "Report",
     "Run",
@@ -52,10 +49,10 @@ __all__ = [
     "Task",
     "UsersRun",
     "UsersSummary",
+    "Workload",
     "bounds",
     "build_report",
     "bundled_tasks",
-    "cells",
     "default_sets",
     "facts",
     "html_page",
@@ -65,5 +62,6 @@ __all__ = [
     "run_rounds",
     "run_served",
     "run_users",
+    "sections",
     "tokenize_prompts",
 ]

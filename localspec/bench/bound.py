@@ -7,14 +7,15 @@ follows the least time that any choice of drafters and depths could have taken
 of the same text and round, as a machine that is busier slows these too.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from localspec.bench.configurations import PLAIN, LoadedConfiguration
 from localspec.bench.prompt_sets import Task
-from localspec.bench.runner import Run, seed_of
+from localspec.bench.runner import Run
 from localspec.bench.summary import ALL
+from localspec.bench.workload import Workload
 from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import WIDEST
@@ -81,19 +82,16 @@ class _Text:
 def bounds(
     configurations: Sequence[LoadedConfiguration],
     tasks: Sequence[Task],
-    prompts: Sequence[Sequence[int]],
+    workload: Workload,
     runs: Sequence[Run],
-    options: Mapping[str, Any],
     *,
-    seed: int,
     cancelled: Callable[[], bool] = lambda: False,
     progress: Callable[[str], object] = lambda _: None,
 ) -> list[Bound]:
     """Return the bound of each prompt set, and that of all; none without `auto`, or if cancelled.
 
-    runs: of all configurations. options, seed: as for `run_rounds`. Texts of other rounds than the
-    first are compared where they are the same, as in greedy decoding. progress: is told what is
-    done.
+    runs: of all configurations. Texts of other rounds than the first are compared where they are
+    the same, as in greedy decoding. progress: is told what is done.
     """
     auto = next((each for each in configurations if each.name == AUTO), None)
     costs = auto.engine.slot.loaded.policies.costs if auto else None
@@ -101,11 +99,11 @@ def bounds(
         return []
     progress("writing the texts once more, to see which drafts are right")
     texts: list[_Text] = []
-    for task, prompt in enumerate(prompts):
+    for task, prompt in enumerate(workload.prompts):
         if cancelled():
             return []
         own = [run for run in runs if run.task == task]
-        asked = cast("GenerationOptions", {**options, "seed": seed_of(seed, task)})
+        asked = cast("GenerationOptions", workload.options_of(task))
         texts += _texts(auto.engine, costs, prompt, asked, own, cancelled=cancelled)
     if cancelled():
         return []

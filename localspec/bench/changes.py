@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.bench.median import Median
+from localspec.bench.median import ratio_of_medians
 from localspec.errors import InvalidValueError
+from localspec.forecast.confidence import ConfidenceInterval
 
 Record = Mapping[str, Any]
 # What reading something that is no record of a benchmark may raise.
@@ -40,8 +41,8 @@ class Change:
     contender: str
     before: float
     now: float
-    speed: Median
-    gain: Median | None
+    speed: ConfidenceInterval
+    gain: ConfidenceInterval | None
 
     @property
     def verdict(self) -> str:
@@ -148,16 +149,16 @@ def _change(group: str, contender: str, before: Record, now: Record) -> Change:
     return Change(group, contender, then, here, found, _ratio(before, now, gain, "ratios"))
 
 
-def _ratio(before: Record, now: Record, figure: str, groups: str) -> Median | None:
+def _ratio(before: Record, now: Record, figure: str, groups: str) -> ConfidenceInterval | None:
     """Now over before; with an interval over prompts where both have the figures of each."""
     old, new = before[figure], now[figure]
     if old is None or new is None:
         return None
     then, here = before.get(groups), now.get(groups)
     if then and here and len(then) == len(here) and all(then) and all(here):
-        return Median.of_ratios(here, then)
+        return ratio_of_medians(here, then)
     value = new["value"] / old["value"]
     if None in (old["low"], old["high"], new["low"], new["high"]):
-        return Median(value)
+        return ConfidenceInterval(value)
     # Wider than needed, as if both ends were met at once.
-    return Median(value, new["low"] / old["high"], new["high"] / old["low"])
+    return ConfidenceInterval(value, new["low"] / old["high"], new["high"] / old["low"])

@@ -87,15 +87,13 @@ class Sweep:
     """What to compare with plain decoding: every draft at every depth, on one target.
 
     target, drafter: files; None is the bundled target, and the target's own drafter.
-    drafts: as in Configuration; None is all there are. depths: one at least. several: whether
-    several texts are written at once, so that drafters are made for each text.
+    drafts: as in Configuration; None is all there are. depths: one at least.
     """
 
     target: Path | None
     drafter: Path | None
     drafts: Sequence[str] | None
     depths: Sequence[int | None]
-    several: bool = False
 
     @contextmanager
     def load(
@@ -153,14 +151,10 @@ class Sweep:
 
     def choices(self, draft: str) -> list[DraftOption]:
         """What a draft means for the target. Raises DrafterMismatchError if there is no drafter."""
-        # A drafter object follows one text only.
-        suffix: DraftOption = Suffix.name if self.several else _suffix_without_history()
         match draft:
-            case "suffix":
-                return [suffix]
             case "auto":
                 drafter = self.model_drafter
-                return [suffix, *([drafter] if drafter else [])]
+                return [Suffix.name, *([drafter] if drafter else [])]
             case "model":
                 if self.model_drafter is None:
                     raise DrafterMismatchError(
@@ -201,11 +195,6 @@ def tokenize_prompts(engine: Engine, tasks: Sequence[Task], tokens: int) -> list
 def at_depth(name: str, depth: int | None) -> str:
     """The name of a configuration with this depth."""
     return name if depth is None else f"{name}, depth {depth}"
-
-
-def _suffix_without_history() -> Suffix:
-    """A drafter that forgets earlier texts: it must not copy this prompt's answer of last round."""
-    return Suffix(max_replaced=0)
 
 
 def _own_drafter(target: Path) -> DraftOption | None:

@@ -1,66 +1,56 @@
 """Median: the median of measurements on several prompts, with an interval."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.forecast.confidence import LEVEL, ConfidenceInterval
+
 _RESAMPLES = 2000
-_COVERED = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class Median:
-    """A median and its 95 % interval; low and high are None for a single measurement."""
+def median_of(groups: Sequence[Sequence[float]]) -> ConfidenceInterval:
+    """The median of all measurements.
 
-    value: float
-    low: float | None = None
-    high: float | None = None
+    groups: the measurements of each prompt, one per round; at least one in all.
 
-    @classmethod
-    def of(cls, groups: Sequence[Sequence[float]]) -> "Median":
-        """The median of all measurements.
+    The interval is a bootstrap in two stages: prompts are drawn with replacement, then rounds of
+    each prompt, 2000 times; the interval holds the middle 95 % of the medians. So it covers other
+    prompts of this kind and other runs; rounds of a prompt do not count as prompts. A single
+    measurement has none.
+    """
+    groups = [group for group in groups if group]
+    middle = median(value for group in groups for value in group)
+    if sum(map(len, groups)) < 2:
+        return ConfidenceInterval(middle)
+    rng = np.random.default_rng(0)  # the same values give the same interval
+    drawn = rng.integers(len(groups), size=(_RESAMPLES, len(groups)))
+    return _within(middle, np.median(_resampled(groups, drawn, rng), axis=(1, 2)))
 
-        groups: the measurements of each prompt, one per round; at least one in all.
 
-        The interval is a bootstrap in two stages: prompts are drawn with replacement, then rounds
-        of each prompt, 2000 times; the interval holds the middle 95 % of the medians. So it covers
-        other prompts of this kind and other runs; rounds of a prompt do not count as prompts.
-        """
-        groups = [group for group in groups if group]
-        middle = median(value for group in groups for value in group)
-        if sum(map(len, groups)) < 2:
-            return cls(middle)
-        rng = np.random.default_rng(0)  # the same values give the same interval
-        drawn = rng.integers(len(groups), size=(_RESAMPLES, len(groups)))
-        return cls._within(middle, np.median(_resampled(groups, drawn, rng), axis=(1, 2)))
+def ratio_of_medians(
+    above: Sequence[Sequence[float]], below: Sequence[Sequence[float]]
+) -> ConfidenceInterval:
+    """The median over prompts of the ratio of two medians over rounds.
 
-    @classmethod
-    def of_ratios(
-        cls, above: Sequence[Sequence[float]], below: Sequence[Sequence[float]]
-    ) -> "Median":
-        """The median over prompts of the ratio of two medians over rounds.
+    above, below: the measurements of each prompt, of the same prompts, at least one of each. The
+    interval is as in `median_of`; the rounds of the two are drawn independently.
+    """
+    pairs = list(zip(above, below, strict=True))
+    middle = median(median(over) / median(under) for over, under in pairs)
+    if len(pairs) == len(above[0]) == len(below[0]) == 1:
+        return ConfidenceInterval(middle)
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(len(pairs), size=(_RESAMPLES, len(pairs)))
+    over, under = (np.median(_resampled(groups, drawn, rng), axis=2) for groups in (above, below))
+    return _within(middle, np.median(over / under, axis=1))
 
-        above, below: the measurements of each prompt, of the same prompts, at least one of each.
-        The interval is as in `of`; the rounds of the two are drawn independently.
-        """
-        pairs = list(zip(above, below, strict=True))
-        middle = median(median(over) / median(under) for over, under in pairs)
-        if len(pairs) == len(above[0]) == len(below[0]) == 1:
-            return cls(middle)
-        rng = np.random.default_rng(0)
-        drawn = rng.integers(len(pairs), size=(_RESAMPLES, len(pairs)))
-        over, under = (
-            np.median(_resampled(groups, drawn, rng), axis=2) for groups in (above, below)
-        )
-        return cls._within(middle, np.median(over / under, axis=1))
 
-    @classmethod
-    def _within(cls, middle: float, medians: NDArray[np.float64]) -> "Median":
-        low, high = np.quantile(medians, [(1 - _COVERED) / 2, (1 + _COVERED) / 2])
-        return cls(middle, float(low), float(high))
+def _within(middle: float, medians: NDArray[np.float64]) -> ConfidenceInterval:
+    low, high = np.quantile(medians, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return ConfidenceInterval(middle, float(low), float(high))
 
 
 def _resampled(

@@ -1,10 +1,11 @@
 """Report text: a report as lines and table cells, for the terminal and for the page."""
 
-from localspec.bench.median import Median
 from localspec.bench.report import Conditions, Footprint, MeasuredModel, Report
 from localspec.bench.summary import Summary
+from localspec.forecast.confidence import ConfidenceInterval
 from localspec.llama.placement import DEFAULT
 from localspec.utils.busy_cores import busy_line
+from localspec.utils.format import counted
 
 _GIB, _MIB = 2**30, 2**20
 _PHASES = ("draft", "verify", "host")
@@ -42,7 +43,7 @@ def speed_text(tokens_per_second: float) -> str:
     return f"{tokens_per_second:.{1 if tokens_per_second < 100 else 0}f}"
 
 
-def with_interval(median: Median) -> str:
+def with_interval(median: ConfidenceInterval) -> str:
     """A median and its interval, where they differ."""
     value = f"{median.value:.2f}"
     if median.low is None or median.high is None or median.low == median.high:
@@ -76,7 +77,7 @@ def _conditions(report: Report) -> str:
     sets = ", ".join(f"{name} ({count})" for name, count in its.prompts.items())
     parts = [
         f"prompts: {sets}",
-        f"{its.tokens} tokens each, {its.rounds} {'round' if its.rounds == 1 else 'rounds'}",
+        f"{its.tokens} tokens each, {counted(its.rounds, 'round')}",
         f"rule {its.rule}, temperature {its.temperature:g}, seed {its.seed}",
         ", ".join(f"{name} {value}" for name, value in its.sampling.items()),
         f"context {its.context}",
@@ -108,7 +109,7 @@ def _machine(report: Report) -> str:
     cores = "" if machine.cores is None else f"{machine.cores} cores, "
     parts = [
         machine.cpu,
-        f"{cores}{its.threads} {'thread' if its.threads == 1 else 'threads'} used",
+        f"{cores}{counted(its.threads, 'thread')} used",
         f"{_size(machine.memory)} memory",
         _gpu(report),
         machine.system,

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from localspec.bench.configurations import LoadedConfiguration
+from localspec.bench.workload import Workload
+from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Result
-from localspec.engine.prompt import Prompt
+from localspec.engine.slot import Slot
 from localspec.stats import Stats
 
-# In no prompt set: after it, no cache shares a beginning with a prompt to come.
+# In no prompt set.
 _OTHER_TEXT = "1 2 3 4 5 6 7 8 9"
 WARM_UP_TOKENS = 24
-_SEEDS = 2**64
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +44,20 @@ class Run:
 
 
 def run_rounds(
-    configurations: Sequence[LoadedConfiguration],
-    prompts: Sequence[Sequence[int]],
-    *,
-    rounds: int,
-    options: Mapping[str, Any],
-    seed: int,
-    cancel: threading.Event,
+    configurations: Sequence[LoadedConfiguration], workload: Workload, cancel: threading.Event
 ) -> Iterator[Run]:
     """Warm up, then yield each run as it ends, until `cancel` is set.
-
-    options: those of GenerationConfig, without seed and depth. seed: of the first prompt in the
-    first round; each further prompt and round has the next.
 
     Every other round has the configurations in reverse order: A B, B A, A B. A run that was
     cancelled halfway is not yielded.
     """
     for each in configurations:
-        settings = {**options, "seed": seed, "depth": each.configuration.depth}
-        warm_up(each.engine, cancel, **settings)
-    for number in range(rounds):
-        for task, prompt in enumerate(prompts):
-            settings = {**options, "seed": seed_of(seed, number * len(prompts) + task)}
+        warm_up(each.engine, cancel, **workload.options_of(0), depth=each.configuration.depth)
+    for number in range(workload.rounds):
+        for task, prompt in enumerate(workload.prompts):
+            options = workload.options_of(number * len(workload.prompts) + task)
             for each in configurations if number % 2 == 0 else reversed(configurations):
-                result = write_text(each, prompt, settings, cancel)
+                result = write_text(each, prompt, options, cancel)
                 if cancel.is_set():
                     return
                 yield Run(each.name, task, number, result.token_ids, result.stats)
@@ -77,36 +68,25 @@ def warm_up(engine: Engine, cancel: threading.Event | None = None, **options: An
     engine.generate(_OTHER_TEXT, cancel=cancel, **{**options, "max_tokens": WARM_UP_TOKENS})
 
 
-def seed_of(first: int, texts: int) -> int:
-    """The seed of the text after so many texts. first: that of the first one."""
-    return (first + texts) % _SEEDS
-
-
 def write_text(
     configuration: LoadedConfiguration,
-    prompt: Prompt,
-    settings: Mapping[str, Any],
+    prompt: Sequence[int],
+    options: Mapping[str, Any],
     cancel: threading.Event,
 ) -> Result:
-    """Generate with empty caches. settings: of GenerationConfig, without the depth."""
-    _clear_caches(configuration, settings, cancel)
-    return _generate(configuration, prompt, settings, cancel)
+    """Generate with empty caches. options: of GenerationConfig, without the depth."""
+    engine, depth = configuration.engine, configuration.configuration.depth
+    clear(engine.slot)
+    return engine.generate(prompt, cancel=cancel, **options, depth=depth)
 
 
-def _generate(
-    configuration: LoadedConfiguration,
-    prompt: Prompt,
-    settings: Mapping[str, Any],
-    cancel: threading.Event,
-) -> Result:
-    depth = configuration.configuration.depth
-    return configuration.engine.generate(prompt, cancel=cancel, **{**settings, "depth": depth})
-
-
-def _clear_caches(
-    configuration: LoadedConfiguration, settings: Mapping[str, Any], cancel: threading.Event
-) -> None:
-    """Remove the last prompt from all caches: it may be the next one, too."""
-    _generate(configuration, _OTHER_TEXT, {**settings, "max_tokens": 1}, cancel)
-    for cache in configuration.engine.drafter_set.sequences.values():
-        cache.truncate(0)
+def clear(slot: Slot) -> None:
+    """Empty the caches of a slot, and let its drafters forget earlier texts."""
+    with slot.lock:
+        slot.stop()
+        drafter_set = slot.loaded.drafter_set
+        for cache in (slot.target, *drafter_set.sequences.values()):
+            cache.truncate(0)
+        for drafter in drafter_set.drafters:
+            if isinstance(drafter, Suffix):
+                drafter.forget()

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from localspec.bench.configurations import PLAIN
 from localspec.bench.grouped import grouped
-from localspec.bench.median import Median
+from localspec.bench.median import median_of
 from localspec.bench.served import ServedRun
 from localspec.bench.servers import PEER
+from localspec.forecast.confidence import ConfidenceInterval
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,11 @@ class ServedSummary:
     configuration: str
     runs: int
     tokens: int
-    total: Median
-    plain_ratio: Median | None
-    ours: Median | None
-    each: Median
-    first_token: Median
+    total: ConfidenceInterval
+    plain_ratio: ConfidenceInterval | None
+    ours: ConfidenceInterval | None
+    each: ConfidenceInterval
+    first_token: ConfidenceInterval
     acceptance_rate: float | None
 
     @property
@@ -73,23 +74,23 @@ def _summary(
     drafted = sum(text.drafted for text in texts)
     name = runs[0].configuration
 
-    def ratios(other: str, *, upside_down: bool) -> Median | None:
+    def ratios(other: str, *, upside_down: bool) -> ConfidenceInterval | None:
         """This server's speed over another's, or the other way round, by round."""
         pairs = [(run, by_key.get((run.users, run.round, other))) for run in runs]
         found = [
             run.tokens_per_second / partner.tokens_per_second for run, partner in pairs if partner
         ]
-        return Median.of([[1 / each if upside_down else each for each in found]]) if found else None
+        return median_of([[1 / each if upside_down else each for each in found]]) if found else None
 
     return ServedSummary(
         users=runs[0].users,
         configuration=name,
         runs=len(runs),
         tokens=sum(text.tokens for text in texts),
-        total=Median.of([[run.tokens_per_second for run in runs]]),
+        total=median_of([[run.tokens_per_second for run in runs]]),
         plain_ratio=ratios(PLAIN, upside_down=False),
         ours=None if name == ours else ratios(ours, upside_down=True),
-        each=Median.of([[text.tokens_per_second for text in own] for own in by_task]),
-        first_token=Median.of([[text.first_token for text in own] for own in by_task]),
+        each=median_of([[text.tokens_per_second for text in own] for own in by_task]),
+        first_token=median_of([[text.first_token for text in own] for own in by_task]),
         acceptance_rate=(sum(text.accepted for text in texts) / drafted if drafted else None),
     )

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localspec.bench.configurations import PLAIN
-from localspec.bench.median import Median
+from localspec.bench.median import median_of
 from localspec.bench.prompt_sets import Task
 from localspec.bench.runner import Run
+from localspec.forecast.confidence import ConfidenceInterval
 from localspec.stats import Stats
 
 ALL = "all"
@@ -30,8 +31,8 @@ class Summary:
     runs: int
     tokens: int
     steps: int
-    tokens_per_second: Median
-    ratio: Median | None
+    tokens_per_second: ConfidenceInterval
+    ratio: ConfidenceInterval | None
     acceptance_rate: float | None
     tokens_per_step: float
     seconds: dict[str, float]
@@ -84,8 +85,8 @@ def _summary(set_: str, name: str, runs: list[Run], plain: dict[tuple[int, int],
         runs=len(runs),
         tokens=tokens,
         steps=steps,
-        tokens_per_second=Median.of(list(speeds.values())),
-        ratio=Median.of(list(ratios.values())) if compared else None,
+        tokens_per_second=median_of(list(speeds.values())),
+        ratio=median_of(list(ratios.values())) if compared else None,
         acceptance_rate=accepted / drafted if drafted else None,
         tokens_per_step=tokens / steps,
         seconds={

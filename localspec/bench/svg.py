@@ -69,9 +69,9 @@ def dot(x: float, y: float, *, class_: str, about: str, opacity: float = 1.0) ->
     return tag("circle", title, cx=x, cy=y, r=3, class_=class_, opacity=f"{opacity:.2f}")
 
 
-def ticks(most: float, count: int = 4) -> list[float]:
-    """About `count` round numbers from 0 to `most`."""
-    rough = max(most, 1e-12) / count
+def ticks(most: float) -> list[float]:
+    """About four round numbers from 0 to `most`."""
+    rough = max(most, 1e-12) / 4
     power = 10.0
     while power > rough:
         power /= 10

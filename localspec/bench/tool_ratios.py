@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from localspec.bench.grouped import grouped
-from localspec.bench.median import Median
+from localspec.bench.median import median_of
+from localspec.forecast.confidence import ConfidenceInterval
 
 # How far from the median the ends of its interval may be, and the rounds that are always done: in
 # the second one the contenders come in reverse order.
@@ -88,24 +89,24 @@ def best_drafts(ratios: dict[str, list[float]]) -> str:
     return min(ratios, key=lambda name: median(ratios[name]))
 
 
-def best_ratio(runs: Sequence[ToolRun], ours: str) -> Median | None:
+def best_ratio(runs: Sequence[ToolRun], ours: str) -> ConfidenceInterval | None:
     """The speed of ours over that of the tool at its best on each prompt; None without any.
 
     Which drafts are the best is known afterwards only: that favours the tool.
     """
     by_task = grouped(runs, lambda run: run.task).values()
     found = [ratios for own in by_task if (ratios := ratios_to(own, ours))]
-    return Median.of([ratios[best_drafts(ratios)] for ratios in found]) if found else None
+    return median_of([ratios[best_drafts(ratios)] for ratios in found]) if found else None
 
 
-def deviation(ratio: Median) -> float | None:
+def deviation(ratio: ConfidenceInterval) -> float | None:
     """How far from the median its interval reaches, as a share of it; None without an interval."""
     if ratio.low is None or ratio.high is None:
         return None
     return max(ratio.high - ratio.value, ratio.value - ratio.low) / ratio.value
 
 
-def is_known(ratio: Median | None) -> bool:
+def is_known(ratio: ConfidenceInterval | None) -> bool:
     """Whether the interval of a ratio is within PRECISION of it."""
     reach = deviation(ratio) if ratio else None
     return reach is not None and reach <= PRECISION

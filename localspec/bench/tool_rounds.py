@@ -6,14 +6,13 @@ where the written part is compared alone.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from localspec.bench.configurations import LoadedConfiguration
 from localspec.bench.peer_drafts import PeerDraft
 from localspec.bench.prompt_sets import Task
-from localspec.bench.runner import seed_of, warm_up, write_text
+from localspec.bench.runner import warm_up, write_text
 from localspec.bench.tool import Tool, ToolFailed, ToolPrompt
 from localspec.bench.tool_ratios import (
     LEAST_ROUNDS,
@@ -22,6 +21,7 @@ from localspec.bench.tool_ratios import (
     clearly_behind,
     is_known,
 )
+from localspec.bench.workload import Workload
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import TextPrompt
 
@@ -30,17 +30,13 @@ from localspec.engine.prompt import TextPrompt
 class ToolLoad:
     """The tool with its drafts, and what all contenders write.
 
-    prompts: the token ids of each, and the same as the tool reads it. rounds: the most. options:
-    those of GenerationConfig, without seed and depth. seed: of the first prompt in the first round;
-    each further prompt and round has the next.
+    prompts: those of the workload, as the tool reads them.
     """
 
     tool: Tool
     drafts: Sequence[PeerDraft]
-    prompts: Sequence[tuple[Sequence[int], ToolPrompt]]
-    rounds: int
-    options: Mapping[str, Any]
-    seed: int
+    prompts: Sequence[ToolPrompt]
+    workload: Workload
 
 
 def tool_prompt(task: Task, engine: Engine, tokens: Sequence[int]) -> ToolPrompt | None:
@@ -66,12 +62,12 @@ def run_beside_tool(
     told of drafts with which the tool fails, which are not asked for again; it may raise.
     """
     for own in configurations:
-        settings = {**load.options, "seed": load.seed, "depth": own.configuration.depth}
-        warm_up(own.engine, cancel, **settings)
+        options = load.workload.options_of(0)
+        warm_up(own.engine, cancel, **options, depth=own.configuration.depth)
     ours = configurations[-1].name
     runs: list[ToolRun] = []
     failed: set[str] = set()
-    for number in range(load.rounds):
+    for number in range(load.workload.rounds):
         for task in range(len(load.prompts)):
             behind = clearly_behind([run for run in runs if run.task == task])
             tried = [each for each in load.drafts if each.name not in failed | behind]
@@ -100,17 +96,16 @@ def _run(
     cancel: threading.Event,
 ) -> ToolRun | None:
     """One run; None, or one that does not count, if `cancel` is set meanwhile."""
-    token_ids, prompt = load.prompts[task]
-    seed = seed_of(load.seed, number * len(load.prompts) + task)
+    options = load.workload.options_of(number * len(load.prompts) + task)
     if isinstance(contender, PeerDraft):
-        written = load.tool.write(contender, prompt, seed, cancel)
+        written = load.tool.write(contender, load.prompts[task], options["seed"], cancel)
         if written is None:
             return None
         times = written.seconds, written.writing
         counts = written.tokens, written.drafted, written.accepted
         figures = written.tokens, *times, *counts
     else:
-        stats = write_text(contender, token_ids, {**load.options, "seed": seed}, cancel).stats
+        stats = write_text(contender, load.workload.prompts[task], options, cancel).stats
         times = stats.seconds.prompt + stats.seconds.generate, stats.seconds.generate
         counts = stats.generated_tokens - 1, stats.drafted, stats.accepted
         figures = stats.generated_tokens, *times, *counts

@@ -6,7 +6,7 @@ from statistics import median
 
 from localspec.bench.configurations import PLAIN
 from localspec.bench.grouped import grouped
-from localspec.bench.median import Median
+from localspec.bench.median import median_of
 from localspec.bench.peer_program import PeerProgram
 from localspec.bench.prompt_sets import Task
 from localspec.bench.tool import TOOL
@@ -18,6 +18,7 @@ from localspec.bench.tool_ratios import (
     ratios_to,
     speeds_of,
 )
+from localspec.forecast.confidence import ConfidenceInterval
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,8 @@ class PromptBesideTool:
     ours: float
     tool: float
     best: str
-    ratio: Median
-    writing: Median | None
+    ratio: ConfidenceInterval
+    writing: ConfidenceInterval | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ class ToolSummary:
 
     drafts: str
     runs: int
-    speed: Median
-    ours: Median
+    speed: ConfidenceInterval
+    ours: ConfidenceInterval
     best_on: int
     behind_on: int
     acceptance_rate: float | None
@@ -75,10 +76,10 @@ class BesideTool:
     rounds: int
     prompts: list[PromptBesideTool]
     drafts: list[ToolSummary]
-    best_each: Median
-    best_one: Median
+    best_each: ConfidenceInterval
+    best_one: ConfidenceInterval
     best_one_drafts: str
-    writing: Median | None
+    writing: ConfidenceInterval | None
 
     @property
     def lost(self) -> list[PromptBesideTool]:
@@ -118,10 +119,10 @@ def summarise_beside_tool(
     )
 
 
-def _of_prompts(ratios: Sequence[Median | None]) -> Median | None:
+def _of_prompts(ratios: Sequence[ConfidenceInterval | None]) -> ConfidenceInterval | None:
     """The median of the ratios of prompts, with an interval over prompts."""
     known = [[each.value] for each in ratios if each]
-    return Median.of(known) if known else None
+    return median_of(known) if known else None
 
 
 def _prompt(
@@ -136,8 +137,8 @@ def _prompt(
         ours=median(speeds[ours]),
         tool=median(speeds[best]),
         best=best,
-        ratio=Median.of([ratios[best]]),
-        writing=Median.of([writing]) if writing else None,
+        ratio=median_of([ratios[best]]),
+        writing=median_of([writing]) if writing else None,
     )
 
 
@@ -153,8 +154,8 @@ def _drafts(
     return ToolSummary(
         drafts=name,
         runs=len(own),
-        speed=Median.of([[run.tokens_per_second for run in each] for each in by_task]),
-        ours=Median.of([each[name] for each in ratios.values() if name in each]),
+        speed=median_of([[run.tokens_per_second for run in each] for each in by_task]),
+        ours=median_of([each[name] for each in ratios.values() if name in each]),
         best_on=sum(best_drafts(each) == name for each in ratios.values()),
         behind_on=sum(name in each for each in behind.values()),
         acceptance_rate=sum(run.accepted for run in own) / drafted if drafted else None,

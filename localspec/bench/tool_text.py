@@ -4,6 +4,7 @@ from localspec.bench.report_text import speed_text, with_interval
 from localspec.bench.summary import ALL
 from localspec.bench.tool_ratios import PRECISION, deviation
 from localspec.bench.tool_summary import BesideTool, PromptBesideTool, ToolSummary
+from localspec.utils.format import counted
 
 PROMPT_COLUMNS = (
     *("prompts", "prompt", "plain", "ours", "tool", "ours / tool", "writing", "its best drafts"),
@@ -77,7 +78,7 @@ def _where(row: PromptBesideTool) -> str:
 
 
 def _precision(found: BesideTool) -> str:
-    rounds = f"{found.rounds} {'round' if found.rounds == 1 else 'rounds'}"
+    rounds = counted(found.rounds, "round")
     reach = deviation(found.best_each)
     if reach is None:
         return f"{rounds}: one figure has no interval"

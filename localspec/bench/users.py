@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import Any
 
 from localspec.bench.configurations import LoadedConfiguration, LoadedSweep
-from localspec.bench.runner import WARM_UP_TOKENS
-from localspec.drafters.suffix import Suffix
+from localspec.bench.runner import WARM_UP_TOKENS, clear
+from localspec.bench.workload import Workload
 from localspec.engine.audit import Recorded, audit
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Generation, Result
@@ -26,7 +26,6 @@ from localspec.stats import Stats
 
 # The most users: each has a thread.
 MOST_USERS = AT_ONCE
-_SEEDS = 2**64
 _SlotsOf = Mapping[str, Sequence[Slot]]
 
 
@@ -110,40 +109,35 @@ def open_slots(sweep: LoadedSweep, users: int) -> Iterator[_SlotsOf]:
 def run_users(
     configurations: Sequence[LoadedConfiguration],
     slots: _SlotsOf,
-    prompts: Sequence[Sequence[int]],
-    *,
     users: Sequence[int],
-    rounds: int,
-    options: Mapping[str, Any],
-    seed: int,
+    workload: Workload,
     cancel: threading.Event,
 ) -> Iterator[UsersRun]:
     """Warm up, then yield each run as it ends, until `cancel` is set.
 
     slots: those of `open_slots`. users: how many ask at the same time, at most as many as there are
-    slots. options: those of GenerationConfig, without seed and depth. seed: of the first user in
-    the first round; each further user and round has the next, and the next prompt.
+    slots. Each further user and round has the next seed and the next prompt.
 
     Every other round has the configurations in reverse order, and the texts together before those
     one after the other. A run that was cancelled halfway is not yielded.
     """
-    most = max(users)
+    most, prompts = max(users), workload.prompts
 
     def work(each: LoadedConfiguration, count: int, number: int, **more: Any) -> list[_Work]:
-        own = {**options, "depth": each.configuration.depth, **more}
+        own = {"depth": each.configuration.depth, **more}
         return [
             _Work(
                 slots[each.name][user],
                 (number + user) % len(prompts),
                 prompts[(number + user) % len(prompts)],
-                GenerationConfig.of(**{**own, "seed": (seed + number * most + user) % _SEEDS}),
+                GenerationConfig.of(**{**workload.options_of(number * most + user), **own}),
             )
             for user in range(count)
         ]
 
     for each in configurations:
         _together(work(each, most, 0, max_tokens=WARM_UP_TOKENS), cancel)
-    for number in range(rounds):
+    for number in range(workload.rounds):
         for count in users:
             for each in configurations if number % 2 == 0 else reversed(configurations):
                 asked = work(each, count, number)
@@ -185,21 +179,21 @@ def _measured(
 
 def _together(work: Sequence[_Work], cancel: threading.Event) -> list[_Written]:
     for each in work:
-        _clear(each.slot)
+        clear(each.slot)
     began = perf_counter()
     return side_by_side(work, lambda each, stopped: _write(each, began, stopped), cancel.is_set)
 
 
 def _in_turn(work: Sequence[_Work], cancel: threading.Event) -> list[_Written]:
     for each in work:
-        _clear(each.slot)
+        clear(each.slot)
     written: list[_Written] = []
     began = perf_counter()
     for each in work:
         written.append(_write(each, began, cancel.is_set))
         between = perf_counter()
         # The next prompt may begin like this one, whose cells it would share.
-        _clear(each.slot)
+        clear(each.slot)
         began += perf_counter() - between
     return written
 
@@ -214,18 +208,6 @@ def _write(work: _Work, began: float, cancelled: Callable[[], bool]) -> _Written
     result = running.result()
     text = UserText(work.task, result.token_ids, first, last, running.stats)
     return _Written(text, running, result)
-
-
-def _clear(slot: Slot) -> None:
-    """Empty the caches of a slot, and let its drafters forget earlier texts."""
-    with slot.lock:
-        slot.stop()
-        drafter_set = slot.loaded.drafter_set
-        for cache in (slot.target, *drafter_set.sequences.values()):
-            cache.truncate(0)
-        for drafter in drafter_set.drafters:
-            if isinstance(drafter, Suffix):
-                drafter.forget()
 
 
 def _run(

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from localspec.bench.configurations import PLAIN
 from localspec.bench.grouped import grouped
-from localspec.bench.median import Median
+from localspec.bench.median import median_of
 from localspec.bench.users import UsersRun, UserText, total_speed
+from localspec.forecast.confidence import ConfidenceInterval
 
 _Figure = Callable[[UserText], float]
 
@@ -30,14 +31,14 @@ class UsersSummary:
     configuration: str
     runs: int
     tokens: int
-    total: Median
-    total_in_turn: Median
-    ratio: Median
-    plain_ratio: Median | None
-    each: Median
-    each_in_turn: Median
-    first_token: Median
-    first_token_in_turn: Median
+    total: ConfidenceInterval
+    total_in_turn: ConfidenceInterval
+    ratio: ConfidenceInterval
+    plain_ratio: ConfidenceInterval | None
+    each: ConfidenceInterval
+    each_in_turn: ConfidenceInterval
+    first_token: ConfidenceInterval
+    first_token_in_turn: ConfidenceInterval
     acceptance_rate: float | None
     compared: int
     same: int
@@ -71,10 +72,10 @@ def _summary(runs: Sequence[UsersRun], plain: dict[tuple[int, int], UsersRun]) -
         configuration=runs[0].configuration,
         runs=len(runs),
         tokens=sum(len(text.token_ids) for text in together),
-        total=Median.of([total]),
-        total_in_turn=Median.of([total_in_turn]),
-        ratio=Median.of([[a / b for a, b in zip(total, total_in_turn, strict=True)]]),
-        plain_ratio=Median.of([plain_ratios]) if plain_ratios else None,
+        total=median_of([total]),
+        total_in_turn=median_of([total_in_turn]),
+        ratio=median_of([[a / b for a, b in zip(total, total_in_turn, strict=True)]]),
+        plain_ratio=median_of([plain_ratios]) if plain_ratios else None,
         each=_by_prompt(together, lambda text: text.tokens_per_second),
         each_in_turn=_by_prompt(in_turn, lambda text: text.tokens_per_second),
         first_token=_by_prompt(together, lambda text: text.first_token),
@@ -86,7 +87,7 @@ def _summary(runs: Sequence[UsersRun], plain: dict[tuple[int, int], UsersRun]) -
     )
 
 
-def _by_prompt(texts: Sequence[UserText], figure: _Figure) -> Median:
+def _by_prompt(texts: Sequence[UserText], figure: _Figure) -> ConfidenceInterval:
     """The median of a figure, whose interval covers other prompts and other runs."""
     by_task = grouped(texts, lambda text: text.task)
-    return Median.of([[figure(text) for text in own] for own in by_task.values()])
+    return median_of([[figure(text) for text in own] for own in by_task.values()])

@@ -2,6 +2,7 @@
 
 from localspec.bench.report_text import speed_text, with_interval
 from localspec.bench.users_summary import UsersSummary
+from localspec.utils.format import counted
 
 USER_COLUMNS = (
     "users",
@@ -48,5 +49,4 @@ def _same_text(row: UsersSummary) -> str:
         return "-"
     if row.same == row.compared:
         return "yes"
-    ties = f"{row.near_ties} {'tie' if row.near_ties == 1 else 'ties'}"
-    return f"{row.same} of {row.compared}, {ties}"
+    return f"{row.same} of {row.compared}, {counted(row.near_ties, 'tie')}"

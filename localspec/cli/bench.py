@@ -1,41 +1,21 @@
 """`localspec bench`: measures plain decoding, each drafter and `auto`, by turns."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import click
 
-from localspec.bench import (
-    Conditions,
-    LoadedSweep,
-    Report,
-    Run,
-    Task,
-    bounds,
-    build_report,
-    html_page,
-    open_slots,
-    require_same_texts,
-    run_rounds,
-    tokenize_prompts,
-)
+from localspec.bench import Report, Run, html_page, require_same_texts
 from localspec.cli.bench_choice import ROUNDS, choose
 from localspec.cli.bench_compare import Earlier, changes_text, compare_option, earlier_of
-from localspec.cli.bench_output import about_run, quick_target_line, report_text, with_progress
+from localspec.cli.bench_drafters import measure_drafters
+from localspec.cli.bench_output import quick_target_line, report_text
 from localspec.cli.bench_peer import peer_of, peer_options, require_same_places
 from localspec.cli.bench_servers import measure_servers
 from localspec.cli.bench_tool import measure_tool
-from localspec.cli.bench_users import (
-    How,
-    measure_users,
-    measured_users_option,
-    require_texts_alone,
-)
-from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
+from localspec.cli.bench_users import measured_users_option, require_texts_alone
 from localspec.cli.options import (
     comma_separated,
     draft_kv_type_option,
@@ -54,12 +34,10 @@ from localspec.cli.output import Output
 from localspec.cli.page_file import PageFile
 from localspec.cli.prompt_set_options import prompt_set_options
 from localspec.cli.rope_options import rope_options
-from localspec.cli.status_line import loading_shown
 from localspec.drafters.spec import AUTO
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, require
 from localspec.loading.config import RuntimeConfig
-from localspec.utils.busy_cores import BusyCores
 from localspec.utils.exit_codes import INTERRUPTED
 
 
@@ -199,70 +177,28 @@ def bench(
         file=file,
         rounds=rounds,
     )
-    tasks = choice.tasks
     running = pop_runtime_options(options)
     options |= {"max_tokens": tokens, "ignore_eos": True, "seed": _seed(options, earlier)}
     if options["temperature"] is None:
         options["temperature"] = choice.temperature
     settings = _checked(options, depths, verify=verify)
     runtime = RuntimeConfig.of(reproducible=reproducible or verify, **running)
-    cancel = threading.Event()
     if other:
         require_same_places(runtime)
         if choice.note:
             output.note(choice.note)
-        common: dict[str, Any] = {"cancel": cancel, "note": output.note}
-        result = (
-            measure_servers(
-                choice,
-                other,
-                runtime,
-                settings,
-                users=users,
-                check=partial(_require_alike, earlier),
-                **common,
-            )
-            if other.program.is_server
-            else measure_tool(choice, other, runtime, settings, options=options, **common)
+    common: dict[str, Any] = {"cancel": threading.Event(), "note": output.note}
+    check, runs = partial(_require_alike, earlier), list[Run]()
+    if not other:
+        result, runs = measure_drafters(
+            choice, runtime, settings, options=options, users=users, check=check, **common
         )
-        _write(result, output, page_file, earlier, as_json=as_json)
-        return INTERRUPTED if result.interrupted else 0
-    with ExitStack() as stack:
-        with on_interrupt(exit_at_once), loading_shown():
-            sweep = replace(choice.sweep, several=bool(users))
-            loaded = stack.enter_context(sweep.load(runtime, tasks, tokens))
-            prompts = tokenize_prompts(loaded.plain, tasks, tokens)
-            slots = stack.enter_context(open_slots(loaded, max(users, default=0)))
-        conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)
-        _require_alike(earlier, build_report(loaded, tasks, [], conditions, interrupted=False))
-        for note in (*filter(None, [choice.note]), *loaded.notes):
-            output.note(note)
-        how = How(choice.rounds, options, settings.seed, cancel)
-        others = BusyCores()
-        with on_interrupt(cancel_first(cancel)):
-            runs = [] if users else list(_measure(loaded, tasks, prompts, how))
-            left = bounds(
-                loaded.configurations,
-                tasks,
-                prompts,
-                runs,
-                how.options,
-                seed=how.seed,
-                cancelled=cancel.is_set,
-                progress=output.note,
-            )
-            user_runs = measure_users(loaded, slots, prompts, users, how) if users else []
-        stopped = cancel.is_set()
-        result = build_report(
-            loaded,
-            tasks,
-            runs,
-            conditions,
-            interrupted=stopped,
-            users=user_runs,
-            bounds=left,
-            busy_cores=others.mean(),
+    elif other.program.is_server:
+        result = measure_servers(
+            choice, other, runtime, settings, users=users, check=check, **common
         )
+    else:
+        result = measure_tool(choice, other, runtime, settings, options=options, **common)
     _write(result, output, page_file, earlier, as_json=as_json)
     if line := quick_target_line(result.rows):
         output.note(line)
@@ -270,7 +206,7 @@ def bench(
         count = require_texts_alone(result.users)
         output.note(f"{count} texts of users equal those written alone, token for token")
     elif verify:
-        count = require_same_texts(runs, tasks)
+        count = require_same_texts(runs, choice.tasks)
         output.note(f"{count} texts equal those of plain decoding, token for token")
     return INTERRUPTED if result.interrupted else 0
 
@@ -285,21 +221,6 @@ def _require_alike(earlier: Earlier | None, nothing: Report) -> None:
     """Refuse what cannot be compared, before anything is measured."""
     if earlier:
         earlier.require_alike(nothing.as_dict())
-
-
-def _measure(
-    loaded: LoadedSweep, tasks: Sequence[Task], prompts: Sequence[Sequence[int]], how: How
-) -> Iterator[Run]:
-    running = run_rounds(
-        loaded.configurations,
-        prompts,
-        rounds=how.rounds,
-        options=how.options,
-        seed=how.seed,
-        cancel=how.cancel,
-    )
-    count = how.rounds * len(tasks) * len(loaded.configurations)
-    return with_progress(running, lambda run: about_run(run, tasks), count)
 
 
 def _checked(

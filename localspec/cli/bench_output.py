@@ -2,31 +2,13 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from typing import Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from localspec.bench import COLUMNS, LEGEND, Report, Run, Summary, Task, cells, facts
+from localspec.bench import Report, Run, Summary, Task, facts, sections
 from localspec.bench.configurations import PLAIN
-from localspec.bench.served_summary import ServedSummary
-from localspec.bench.served_text import (
-    SERVED_COLUMNS,
-    SERVED_LEGEND,
-    fastest_peer_lines,
-    served_cells,
-)
-from localspec.bench.tool_text import (
-    DRAFT_COLUMNS,
-    PROMPT_COLUMNS,
-    TOOL_LEGEND,
-    draft_cells,
-    prompt_cells,
-    tool_lines,
-)
-from localspec.bench.users_summary import UsersSummary
-from localspec.bench.users_text import USER_COLUMNS, USER_LEGEND, user_cells
 from localspec.cli.bench_table import table_of, wide_console
 from localspec.cli.output import join_facts, write_note
 from localspec.control.quick_target import too_quick_text
@@ -76,27 +58,13 @@ def _with_lines(runs: Iterator[_Run], about: Callable[[_Run], str], count: int) 
 
 
 def report_text(report: Report) -> str:
-    """Return the table, its legend, and the conditions of the measurement, for stdout."""
+    """Return the tables, their legends, and the conditions of the measurement, for stdout."""
     console = wide_console()
     with console.capture() as capture:
-        if report.rows:
-            console.print(table_of(COLUMNS, _groups(report.rows)))
-            console.print(LEGEND, soft_wrap=True)
-            for line in (line for each in report.bounds for line in each.lines):
-                console.print(line, soft_wrap=True)
-        if report.users:
-            console.print(table_of(USER_COLUMNS, _user_groups(report.users)))
-            console.print(USER_LEGEND, soft_wrap=True)
-        if report.served:
-            console.print(table_of(SERVED_COLUMNS, _served_groups(report.served)))
-            console.print(SERVED_LEGEND, soft_wrap=True)
-            for line in fastest_peer_lines(report.served):
-                console.print(line, soft_wrap=True)
-        if report.tool:
-            console.print(table_of(PROMPT_COLUMNS, [map(prompt_cells, report.tool.prompts)]))
-            console.print(table_of(DRAFT_COLUMNS, [map(draft_cells, report.tool.drafts)]))
-            console.print(TOOL_LEGEND, soft_wrap=True)
-            for line in tool_lines(report.tool):
+        for section in sections(report):
+            for columns, groups in section.tables:
+                console.print(table_of(columns, groups))
+            for line in (section.legend, *section.lines):
                 console.print(line, soft_wrap=True)
         for fact in facts(report):
             console.print(fact, soft_wrap=True)
@@ -114,21 +82,6 @@ def quick_target_line(rows: Sequence[Summary]) -> str:
     plain = [row.tokens_per_second.value for row in all_prompts if row.configuration == PLAIN]
     ratios = [row.ratio.value for row in all_prompts if row.ratio and row.configuration != PLAIN]
     return too_quick_text(1 / plain[0], max(ratios)) if plain and ratios else ""
-
-
-def _groups(rows: Sequence[Summary]) -> Iterator[Iterator[Sequence[str]]]:
-    for _, group in groupby(rows, key=lambda row: row.set):
-        yield map(cells, group)
-
-
-def _user_groups(rows: Sequence[UsersSummary]) -> Iterator[Iterator[Sequence[str]]]:
-    for _, group in groupby(rows, key=lambda row: row.users):
-        yield map(user_cells, group)
-
-
-def _served_groups(rows: Sequence[ServedSummary]) -> Iterator[Iterator[Sequence[str]]]:
-    for _, group in groupby(rows, key=lambda row: row.users):
-        yield map(served_cells, group)
 
 
 def about_run(run: Run, tasks: Sequence[Task]) -> str:

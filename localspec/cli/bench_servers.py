@@ -79,9 +79,7 @@ def _prepared(
     users: Sequence[int],
 ) -> tuple[Report, Sequence[OwnServer | PeerServer], ServedLoad]:
     """The report without figures, the servers, and what they are asked for."""
-    tasks, tokens = choice.tasks, settings.max_tokens
-    # Each server has drafters for each text.
-    sweep = replace(choice.sweep, several=True)
+    sweep, tasks, tokens = choice.sweep, choice.tasks, settings.max_tokens
     # It reads the prompts only, so no GPU is needed; it is closed before the servers start.
     reader = replace(sweep, drafts=[NONE])
     with ExitStack() as stack, on_interrupt(exit_at_once):

@@ -12,6 +12,7 @@ from localspec.bench.tool import TOOL, Tool, ToolFailed, ToolPrompt, tool_drafts
 from localspec.bench.tool_ratios import ToolRun
 from localspec.bench.tool_rounds import ToolLoad, run_beside_tool, tool_prompt
 from localspec.bench.tool_summary import summarise_beside_tool
+from localspec.bench.workload import Workload
 from localspec.cli.bench_choice import Choice
 from localspec.cli.bench_output import with_progress
 from localspec.cli.bench_peer import Peer
@@ -71,8 +72,9 @@ def measure_tool(
             settings.params(read_header(sweep.target_file).metadata),
             repack=extra_buffers.usable(),
         )
-        texts = [(ids, text) for _, ids, text in prompts]
-        load = ToolLoad(tool, drafts, texts, choice.rounds, options, settings.seed)
+        ids = [ids for _, ids, _ in prompts]
+        workload = Workload(ids, choice.rounds, options, settings.seed)
+        load = ToolLoad(tool, drafts, [text for _, _, text in prompts], workload)
         ours = loaded.configurations
         running = run_beside_tool(ours, load, cancel, failed)
         most = choice.rounds * len(tasks) * (len(ours) + len(drafts))

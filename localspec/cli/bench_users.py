@@ -2,10 +2,8 @@
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from localspec.bench import LoadedSweep, UsersRun, UsersSummary, run_users
+from localspec.bench import LoadedSweep, UsersRun, UsersSummary, Workload, run_users
 from localspec.cli.bench_output import with_progress
 from localspec.cli.output import join_facts
 from localspec.cli.users_option import users_option
@@ -19,37 +17,18 @@ measured_users_option = users_option(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class How:
-    """How often texts are measured, and with which options, seed and way to stop."""
-
-    rounds: int
-    options: Mapping[str, Any]
-    seed: int
-    cancel: threading.Event
-
-
 def measure_users(
     loaded: LoadedSweep,
     slots: Mapping[str, Sequence[Slot]],
-    prompts: Sequence[Sequence[int]],
     users: Sequence[int],
-    how: How,
+    workload: Workload,
+    cancel: threading.Event,
 ) -> list[UsersRun]:
     """Return the runs with each of these numbers of users that there are slots for."""
     most = min(map(len, slots.values()))
     fitting = [count for count in users if count <= most]
-    runs = run_users(
-        loaded.configurations,
-        slots,
-        prompts,
-        users=fitting,
-        rounds=how.rounds,
-        options=how.options,
-        seed=how.seed,
-        cancel=how.cancel,
-    )
-    count = how.rounds * len(fitting) * len(loaded.configurations)
+    runs = run_users(loaded.configurations, slots, fitting, workload, cancel)
+    count = workload.rounds * len(fitting) * len(loaded.configurations)
     return list(with_progress(runs, _about, count) if fitting else ())
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import click
 import psutil
 
-from localspec.bench import SETS, Comparison
+from localspec.bench import SETS
 from localspec.cli import demo_output
 from localspec.cli.chat import chat
+from localspec.cli.demo_comparison import Comparison
 from localspec.cli.demo_screen import screen_for
 from localspec.cli.demo_tasks import DemoTask, demo_tasks
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.bench import Comparison, Decoding
+from localspec.cli.demo_comparison import Comparison, Decoding
 from localspec.cli.output import join_facts
 from localspec.cli.table import table_text
 from localspec.scaling.demo_pair import TYPES, DemoPair

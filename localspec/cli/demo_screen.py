@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from localspec.bench import Comparison, Decoding
+from localspec.cli.demo_comparison import Comparison, Decoding
 from localspec.cli.demo_output import speed_text
 from localspec.cli.output import ORIGIN_STYLES, Output, origin_kind
 from localspec.engine.generation import Token

@@ -7,7 +7,6 @@ from localspec.cli.table import table_text
 from localspec.gguf.files import PREFERRED, bytes_of, files_of
 from localspec.hub.reference import Repository
 from localspec.models import registry
-from localspec.models.kinds import DRIVEN
 from localspec.models.listed_drafter import ListedDrafter
 from localspec.models.locate import find_file
 from localspec.models.own_drafters import OwnDrafter, listed_drafters
@@ -66,7 +65,7 @@ def _drafter_record(each: OwnDrafter) -> dict[str, Any]:
         "loses": listed.loses or None,
         "source": listed.source or None,
         "unverified": listed.unverified,
-        "driven": each.kind in DRIVEN,
+        "driven": True,
     }
 
 

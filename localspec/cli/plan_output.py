@@ -56,7 +56,7 @@ def decision_line(best: ConfigurationForecast, typed: Mapping[str, str]) -> str:
 
 def _is_sure(line: ConfigurationForecast) -> bool:
     """Whether a configuration is faster than plain decoding, or is plain decoding."""
-    return line.drafter == PLAIN or line.speed_up.low > 1
+    return line.drafter == PLAIN or line.speed_up.is_above(1)
 
 
 def _cells(line: ConfigurationForecast, *, best: bool) -> tuple[str, ...]:

@@ -7,11 +7,10 @@ from typing import Any
 
 from localspec.bench import Task
 from localspec.bench.configurations import at_depth
-from localspec.bench.median import Median
 from localspec.bench.report_text import speed_text, with_interval
 from localspec.cli.table import table_text
 from localspec.errors import InvalidValueError
-from localspec.forecast.users import ENOUGH_GROUPS, GroupRatio, UsersForecast, best_depth
+from localspec.forecast.users import ENOUGH_GROUPS, UsersForecast, best_depth
 
 # As many texts as a plan writes for one user.
 _ANSWERS = 6
@@ -79,13 +78,9 @@ def _cells(row: UsersForecast) -> tuple[str, ...]:
         str(row.users),
         at_depth(row.drafter, row.depth),
         speed_text(row.tokens_per_second),
-        _ratio(row.speed_up),
-        _ratio(row.slowest),
+        with_interval(row.speed_up),
+        with_interval(row.slowest),
         speed_text(row.each),
         "-" if row.acceptance is None else f"{row.acceptance:.0%}",
         str(row.groups),
     )
-
-
-def _ratio(found: GroupRatio) -> str:
-    return with_interval(Median(found.value, found.low, found.high))

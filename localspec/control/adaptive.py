@@ -45,9 +45,9 @@ class AdaptivePolicy:
 
     drafters: the cheap ones first; the first of several equally fast drafters is chosen.
     costs: shared by all policies of a sequence. deepest: the most tokens of a draft. prior: what is
-    known of the drafters before they draft. explain: called with the Explanation of each decision.
-    clock: returns the time in seconds, without the time in which other texts were computed.
-    rows: the text's share of the rows of all texts; None: it is written alone.
+    known of the drafters before they draft. clock: returns the time in seconds, without the time in
+    which other texts were computed. rows: the text's share of the rows of all texts; None: it is
+    written alone.
     """
 
     def __init__(
@@ -57,11 +57,10 @@ class AdaptivePolicy:
         *,
         deepest: int = WIDEST - 1,
         prior: AcceptancePrior = NO_PRIOR,
-        explain: Explain | None = None,
         clock: Callable[[], float] = perf_counter,
         rows: RowShare | None = None,
     ) -> None:
-        self.explain = explain
+        self.explain: Explain | None = None  # called with each decision
         self.clock = clock
         self.rows = rows or RowBudget().new_share()
         self._deepest = min(deepest, WIDEST - 1)

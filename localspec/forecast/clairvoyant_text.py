@@ -19,7 +19,7 @@ def clairvoyant_lines(found: AgainstClairvoyant) -> list[str]:
     reasons = sorted(losses.by_reason.items(), key=lambda item: -item[1])
     shares = [(reason, seconds / losses.seconds) for reason, seconds in reasons]
     lost = " · ".join(f"{reason} {share:.1%}" for reason, share in shares if abs(share) >= _NOTABLE)
-    interval = f" ({speed})" if speed.low < speed.high else ""
+    interval = f" ({speed})" if speed.low != speed.high else ""
     return [
         f"who knew which of auto's drafts are right: {speed.value:.2f} x plain{interval}; "
         f"auto has {losses.share:.2f} of this speed",

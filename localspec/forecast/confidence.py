@@ -8,23 +8,27 @@ import numpy as np
 
 from localspec.errors import InvalidValueError
 
-_LEVEL = 0.95
+LEVEL = 0.95
 # Ends that are further apart than this factor tell nothing of a speed; and the largest exponent.
 _WIDE, _MOST = 4.0, 700.0
 
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceInterval:
-    """An estimated value, and the ends of its 95 % interval."""
+    """An estimated value, and the ends of its 95 % interval; None where too few values tell."""
 
     value: float
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
 
     @property
     def is_wide(self) -> bool:
         """Whether the interval tells nothing, as too few texts were written."""
-        return self.high > _WIDE * self.low
+        return self.low is None or self.high is None or self.high > _WIDE * self.low
+
+    def is_above(self, value: float) -> bool:
+        """Whether all of the interval is."""
+        return self.low is not None and self.low > value
 
     def __str__(self) -> str:
         return "too few texts" if self.is_wide else f"{self.low:.2f} to {self.high:.2f}"
@@ -47,7 +51,7 @@ def ratio_interval(above: Sequence[float], below: Sequence[float]) -> Confidence
         return ConfidenceInterval(math.nan, math.nan, math.nan)
     value = float(a.sum()) / total
     error = math.sqrt(n / (n - 1) * float(((a - value * b) ** 2).sum())) / total
-    half = t_quantile((1 + _LEVEL) / 2, n - 1) * error
+    half = t_quantile((1 + LEVEL) / 2, n - 1) * error
     if value <= 0:
         return ConfidenceInterval(value, value - half, value + half)
     factor = math.exp(min(half / value, _MOST))

@@ -22,7 +22,7 @@ from localspec.control.row_budget import RowBudget, RowShare
 from localspec.drafters.spec import AUTO
 from localspec.engine.engine import Engine
 from localspec.forecast.answers import Answer
-from localspec.forecast.confidence import ratio_interval
+from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.forecast.model_free import fresh
 from localspec.forecast.recorded_drafts import (
     DEEPEST_RECORD,
@@ -45,23 +45,6 @@ MakePolicy = Callable[[Sequence[Drafter], CostModel, RowShare], Policy]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRatio:
-    """A ratio over all groups, and its 95 % interval; None where there are too few groups."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    @classmethod
-    def of(cls, above: Sequence[float], below: Sequence[float]) -> "GroupRatio":
-        """sum(above) / sum(below), which have an entry for each group."""
-        if len(above) < ENOUGH_GROUPS:
-            return cls(sum(above) / sum(below))
-        found = ratio_interval(above, below)
-        return cls(found.value, found.low, found.high)
-
-
-@dataclass(frozen=True, slots=True)
 class UsersForecast:
     """The forecast for one way of decoding with so many users who ask at the same time.
 
@@ -78,8 +61,8 @@ class UsersForecast:
     groups: int
     tokens_per_second: float
     each: float
-    speed_up: GroupRatio
-    slowest: GroupRatio
+    speed_up: ConfidenceInterval
+    slowest: ConfidenceInterval
     acceptance: float | None
 
 
@@ -241,6 +224,13 @@ def _write(
     )
 
 
+def group_ratio(above: Sequence[float], below: Sequence[float]) -> ConfidenceInterval:
+    """sum(above) / sum(below), which have an entry for each group."""
+    if len(above) < ENOUGH_GROUPS:
+        return ConfidenceInterval(sum(above) / sum(below))
+    return ratio_interval(above, below)
+
+
 def _forecast(
     drafter: str, depth: int | None, groups: Sequence[Group], plain: Sequence[Group]
 ) -> UsersForecast:
@@ -258,7 +248,7 @@ def _forecast(
         len(groups),
         sum(sum(each.tokens) for each in groups) / sum(seconds),
         median(speed for each in groups for speed in each.speeds),
-        GroupRatio.of([each.seconds for each in plain], seconds),
-        GroupRatio.of([before for before, _ in slowest], [after for _, after in slowest]),
+        group_ratio([each.seconds for each in plain], seconds),
+        group_ratio([before for before, _ in slowest], [after for _, after in slowest]),
         sum(each.accepted for each in groups) / drafted if drafted else None,
     )

@@ -14,7 +14,7 @@ from time import perf_counter
 
 from localspec.engine.engine import Engine
 from localspec.errors import ModelLoadError
-from localspec.llama.batch_invariance import seconds_of_pass
+from localspec.llama.pass_timing import seconds_of_pass, seconds_of_second_pass
 from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
 
@@ -71,15 +71,9 @@ def _compared(on: KVSequence, off: KVSequence, text: Sequence[int]) -> WithoutFl
     for number in range(_ROUNDS):
         for rows in WIDTHS:
             ways = (on, off) if number % 2 == 0 else (off, on)
-            took = {each: _seconds(each, rows) for each in ways}
+            took = {each: seconds_of_second_pass(each, rows) for each in ways}
             ratios[rows].append(took[off] / took[on])
     return WithoutFlash(len(text), {rows: median(each) for rows, each in ratios.items()}, reading)
-
-
-def _seconds(sequence: KVSequence, rows: int) -> float:
-    """The seconds of a pass after one of as many rows, as another graph takes time to build."""
-    seconds_of_pass(sequence, rows)
-    return seconds_of_pass(sequence, rows)
 
 
 def _reading(sequence: KVSequence, text: Sequence[int]) -> float:

@@ -16,6 +16,7 @@ from localspec.gguf.matrix_heads import MEDUSA, MLP
 from localspec.gguf.reader import Header, TensorInfo, display_name, read_header
 from localspec.gguf.types import TENSOR_TYPES
 from localspec.gguf.vocabulary import HeaderVocabulary
+from localspec.utils.format import counted
 
 # Parts of the names of tensors, in layers with a state of fixed size and in attention layers.
 _RECURRENT = (".ssm_", ".time_mix_", ".shortconv.")
@@ -106,8 +107,7 @@ class Facts:
     def hidden_state_heads(self) -> str | None:
         """The head in this file that drafts from hidden states, in words; None without one."""
         if self.has_mtp:
-            layers = self.number("nextn_predict_layers")
-            return f"MTP (NextN), {layers} {'layer' if layers == 1 else 'layers'}"
+            return f"MTP (NextN), {counted(self.number('nextn_predict_layers') or 0, 'layer')}"
         kind = _HEADS.get(kind_of(self.header) or self.header.architecture)
         return f"{kind} head, for its own target" if kind else None
 

@@ -22,6 +22,7 @@ from localspec.hub.copies import etag_of, record_copy
 from localspec.hub.listing import RemoteFile, RemoteModel
 from localspec.hub.store import folder_of, hub_cache, snapshots, snapshots_in
 from localspec.utils.format import format_bytes
+from localspec.utils.paths import written_whole
 
 _LONGEST_NAME = 255
 _LOCK_POLL = 0.2  # seconds
@@ -196,9 +197,8 @@ def set_main(cached: CachedFile) -> None:
     if main.is_file() and main.read_text(encoding="utf-8") == commit:
         return
     main.parent.mkdir(parents=True, exist_ok=True)
-    part = main.with_name(f"main.{os.getpid()}.tmp")
-    part.write_text(commit, encoding="utf-8")
-    part.replace(main)
+    with written_whole(main) as part:
+        part.write_text(commit, encoding="utf-8")
 
 
 def free_space() -> int:

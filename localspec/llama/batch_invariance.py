@@ -7,20 +7,17 @@ time.
 """
 
 from dataclasses import dataclass
-from statistics import median
-from time import perf_counter
 
 import numpy as np
 
 from localspec.errors import InvalidValueError
-from localspec.llama.rollback import Rollback
+from localspec.llama.pass_timing import typical_seconds
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import Draft
 
 # The probe's text is long enough for the attention kernels of a real text, and has passes on both
 # sides of this length: the library pads attention to a multiple of 256, where kernels may change.
 _BORDER = 512
-_TIMED_PASSES = 7
 # The rows of uniform passes. CUDA multiplies up to 8 rows by quantised weights with kernels that
 # read the weights once.
 UNIFORM_ROWS = 8
@@ -121,25 +118,3 @@ def logits_by(context: KVSequence, rows: int, prefix: int, count: int) -> np.nda
         context.commit(range(width - 1))
         start += width
     return np.concatenate(kept)[:count]
-
-
-def typical_seconds(context: KVSequence, rows: int) -> float:
-    """The median seconds of a pass of `rows` rows."""
-    return median(seconds_of_pass(context, rows) for _ in range(_TIMED_PASSES))
-
-
-def seconds_of_pass(context: KVSequence, rows: int) -> float:
-    """The seconds of one pass of `rows` rows, which are removed from the cache again.
-
-    For models whose rollback takes time, the rollback of the draft is included.
-    """
-    rolls_back_freely = context.rollback is Rollback.PARTIAL
-    if not rolls_back_freely:
-        context.truncate(0)
-        if rows < context.n_ctx:
-            context.extend([0])
-    began = perf_counter()
-    context.score(0, Draft([0] * (rows - 1)))
-    if not rolls_back_freely:
-        context.commit([])
-    return perf_counter() - began

@@ -9,9 +9,8 @@ from localspec.drafters.text_drafter import TextDrafter
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.llama.shared_context import SharedSequence
-from localspec.loading.calibration import (
-    IN_ONE_PASS,
-    Measured,
+from localspec.loading.calibration import IN_ONE_PASS, Measured
+from localspec.loading.cost_measurement import (
     seconds_beside_text,
     seconds_in_one_pass,
     seconds_of_block,

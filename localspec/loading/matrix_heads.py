@@ -23,8 +23,8 @@ from localspec.gguf.matrix_heads import (
 from localspec.gguf.reader import TensorInfo, display_name, read_header
 from localspec.gguf.weights import Weights
 from localspec.llama.matrix import Matrix, require_functions
+from localspec.llama.pass_timing import least_seconds
 from localspec.llama.sequence import KVSequence
-from localspec.loading.calibration import least_seconds
 from localspec.loading.head_check import trial_rows
 from localspec.models.vocabulary_match import MOST_SIZE_DIFFERENCE
 from localspec.speculation.drafter import Drafter

@@ -72,7 +72,6 @@ class _Memory:
         self.kv_type, self.header = kv_type, header
         self.first_shortage: str | None = None
         self._other = other
-        self._runtime = runtime
         self._sizes = ContextSizes(
             other.model.path,
             header,

@@ -3,8 +3,8 @@
 import time
 from dataclasses import replace
 
-from localspec.llama.batch_invariance import seconds_of_pass
 from localspec.llama.model import Model
+from localspec.llama.pass_timing import seconds_of_pass
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig, threads_for
 from localspec.utils.busy_cores import BUSY, BusyCores

@@ -7,7 +7,7 @@ from localspec.gguf.facts import Facts
 from localspec.gguf.heads import kind_of, require_fitting
 from localspec.gguf.vocabulary import HeaderVocabulary
 from localspec.models.compatibility import memory_check, planned_context, rollback_check
-from localspec.models.kinds import DRIVEN, MEDUSA, MLP, MTP
+from localspec.models.kinds import MEDUSA, MLP, MTP
 from localspec.models.vocabulary_match import Check, CheckResult, vocabulary_checks
 
 # What a file is made from, as converters write it.
@@ -45,9 +45,7 @@ def inside_checks(target: Facts) -> list[Check]:
 
 
 def _kind(kind: str) -> Check:
-    if kind in DRIVEN:
-        return Check("kind", CheckResult.FITS, kind)
-    return Check("kind", CheckResult.UNFIT, f"this version does not draft with {kind}")
+    return Check("kind", CheckResult.FITS, kind)
 
 
 def _hidden_states(target: Facts, head: Facts) -> Check:

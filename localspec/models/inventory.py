@@ -11,7 +11,6 @@ from localspec.hub.store import StoredModel
 from localspec.imports import links
 from localspec.models import registry
 from localspec.models.bundled_files import bundled_files, name_of
-from localspec.models.kinds import DRIVEN
 from localspec.models.locate import find_file
 from localspec.models.own_drafters import own_drafters
 from localspec.models.pair_finder import DrafterFinder
@@ -61,7 +60,7 @@ def _drafters(
     own = [
         each.kind if each.reference is None else names.get(each.file, each.typed)
         for each in own_drafters(target.file, target)
-        if each.file and each.kind in DRIVEN
+        if each.file
     ]
     smaller = [names[drafter.file] for drafter in finder.drafters_for(target)]
     return tuple(dict.fromkeys([*own, *smaller]))

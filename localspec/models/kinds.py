@@ -1,4 +1,4 @@
-"""Kinds of drafters: what they are called, and which of them this version drives."""
+"""Kinds of drafters: what they are called, and how often they are usually right."""
 
 from localspec.gguf.assistant import ASSISTANT as ASSISTANT
 from localspec.gguf.block_heads import DFLASH, DFLASH2, DSPARK
@@ -16,9 +16,6 @@ THROUGH_TEXT = "draft-model through text"
 # In the order in which drafters that nobody has measured are tried: those that read hidden states
 # and draft one token at a time, those that draft a block, those that need a model of their own.
 KINDS = (MTP, ASSISTANT, DFLASH2, DSPARK, DFLASH, EAGLE3, MEDUSA, MLP, PARD, DRAFT_MODEL)
-DRIVEN = frozenset(
-    {MTP, ASSISTANT, DFLASH, DFLASH2, DSPARK, EAGLE3, MEDUSA, MLP, PARD, DRAFT_MODEL}
-)
 
 # Drafters of these kinds draft all their tokens in one pass.
 ONE_PASS = frozenset({PARD, DFLASH, DFLASH2, DSPARK, MEDUSA})

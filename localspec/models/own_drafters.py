@@ -19,7 +19,7 @@ from localspec.hub import store
 from localspec.hub.reference import Reference, Repository
 from localspec.imports import links
 from localspec.models.bundled_files import name_of
-from localspec.models.kinds import ASSISTANT, DRAFT_MODEL, DRIVEN, KINDS, MTP
+from localspec.models.kinds import ASSISTANT, DRAFT_MODEL, KINDS, MTP
 from localspec.models.listed_drafter import IN_TARGET, ListedDrafter
 from localspec.models.locate import find_file
 from localspec.models.pair_finder import names_of, pair_elsewhere, pair_named_like, pair_of
@@ -89,8 +89,6 @@ class OwnDrafter:
         """Why it does not draft unless the user names it; None where nothing speaks against it."""
         if loss := self.loss or (self.listed and self.listed.loses):
             return f"{self.name} is left out: {loss}"
-        if self.kind not in DRIVEN:
-            return f"{self.name} is left out: this version does not draft with {self.kind}"
         return None
 
 

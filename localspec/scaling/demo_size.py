@@ -8,9 +8,10 @@ from typing import Any
 
 from localspec.engine.engine import load
 from localspec.errors import InvalidValueError
-from localspec.llama.batch_invariance import typical_seconds
+from localspec.llama.pass_timing import typical_seconds
 from localspec.loading.fingerprints import fingerprint, machine_signature
 from localspec.models import registry
+from localspec.models.speed_up import expected_tokens
 from localspec.scaling.demo_pair import DemoPair
 from localspec.utils.paths import cache_file
 from localspec.utils.stored_json import stored, try_to_store
@@ -83,11 +84,9 @@ def find_size(
 
 def predicted_speed_up(seconds: dict[int, float]) -> float:
     """The speed-up of the best draft length. seconds: of a pass, by its rows; 1 is among them."""
-
-    def tokens(rows: int) -> float:
-        return (1 - _ACCEPTANCE**rows) / (1 - _ACCEPTANCE)
-
-    return max(tokens(rows) * seconds[1] / took for rows, took in seconds.items())
+    return max(
+        expected_tokens(_ACCEPTANCE, rows - 1) * seconds[1] / took for rows, took in seconds.items()
+    )
 
 
 def _speed_up(target: Path, threads: int | None) -> float:

@@ -3,23 +3,23 @@
 import json
 import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
-from localspec.generation_config import GenerationConfig
 from localspec.server.asked import Asked
+from localspec.server.chat import Chat
 from localspec.server.chat_prompt import CONTINUE
 from localspec.server.errors import JSON, ApiError
+from localspec.server.exchange import event_line
 from localspec.server.fields import Fields
 from localspec.server.messages import part_text, require_readable, require_said
 from localspec.server.metrics import speculation
-from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
+from localspec.server.options import EFFORTS, most_tokens, refuse
 from localspec.server.reply import Reply
 from localspec.server.service import Service
 from localspec.server.thinking import Effort
 from localspec.server.tool_calls import Arguments, CallBegun, Event, Reasoning, Text
-from localspec.server.tool_use import ToolUse, anthropic_tools
+from localspec.server.tool_use import anthropic_tools
 
 log = logging.getLogger("localspec.server")
 
@@ -33,19 +33,7 @@ _BILLING = "x-anthropic-billing-header"
 _SIGNATURE = "localspec"
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesRequest:
-    """A request, read and checked."""
-
-    messages: list[Mapping[str, Any]]
-    settings: GenerationConfig
-    template_options: Mapping[str, Any]
-    thinking_budget: int | None
-    tools: ToolUse
-    stream: bool
-
-
-def read(body: Fields, service: Service, *, counts_only: bool = False) -> MessagesRequest:
+def read(body: Fields, service: Service, *, counts_only: bool = False) -> Chat:
     """Read a request. counts_only: whether its tokens are counted, and nothing is written."""
     service.require_model(body.text("model"))
     body.needed("messages")
@@ -53,10 +41,8 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
         body.needed("max_tokens")
     refuse(body, _NOT_HERE)
     thinking, output = body.member("thinking"), body.member("output_config")
-    settings = settings_of(
+    settings = service.settings_of(
         body,
-        service.usual,
-        service.tokens,
         max_tokens=most_tokens(body, "max_tokens", context=service.engine.context),
         stop=[each for each in body.texts("stop_sequences") if each] or None,
         schema=_schema(output),
@@ -73,14 +59,7 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
         # Most models of Anthropic think only if asked: programs take the first block for the text.
         options["enable_thinking"] = False
     messages = [*_system(body), *_messages(body)]
-    return MessagesRequest(
-        messages,
-        settings,
-        options,
-        budget,
-        anthropic_tools(body),
-        bool(body.flag("stream")),
-    )
+    return Chat(messages, settings, options, budget, anthropic_tools(body))
 
 
 def _schema(output: Fields | None) -> Mapping[str, Any] | None:
@@ -168,15 +147,9 @@ def _result(block: Fields) -> str:
     return "\n".join(map(part_text, block.objects("content")))
 
 
-async def count(request: MessagesRequest, service: Service) -> JSON:
+async def count(chat: Chat, service: Service) -> JSON:
     """How many tokens the prompt has."""
-    asked = await service.chat(
-        request.messages,
-        request.settings,
-        tools=request.tools,
-        template_options=request.template_options,
-        must_fit=False,
-    )
+    asked = await service.chat(chat, must_fit=False)
     return {"input_tokens": len(asked.prompt)}
 
 
@@ -262,15 +235,9 @@ def _continues(asked: Asked) -> bool:
     return bool(asked.continued) and not asked.thinking
 
 
-async def complete(request: MessagesRequest, service: Service) -> JSON:
+async def complete(chat: Chat, service: Service) -> JSON:
     """The whole answer."""
-    asked = await service.chat(
-        request.messages,
-        request.settings,
-        tools=request.tools,
-        template_options=request.template_options,
-        thinking_budget=request.thinking_budget,
-    )
+    asked = await service.chat(chat)
     blocks = _Blocks(continues=_continues(asked))
     async with service.reply(asked) as reply:
         async with reply.deltas() as deltas:
@@ -289,15 +256,9 @@ async def complete(request: MessagesRequest, service: Service) -> JSON:
     }
 
 
-async def events(request: MessagesRequest, service: Service) -> AsyncGenerator[str]:
+async def events(chat: Chat, service: Service) -> AsyncGenerator[str]:
     """The answer as lines of text/event-stream."""
-    asked = await service.chat(
-        request.messages,
-        request.settings,
-        tools=request.tools,
-        template_options=request.template_options,
-        thinking_budget=request.thinking_budget,
-    )
+    asked = await service.chat(chat)
     blocks, begun = _Blocks(continues=_continues(asked)), False
     async with service.reply(asked) as reply:
         async with reply.deltas() as deltas:
@@ -307,35 +268,31 @@ async def events(request: MessagesRequest, service: Service) -> AsyncGenerator[s
                     yield _start(reply, service)
                 for event in delta.events:
                     for name, body in blocks.add(event):
-                        yield _line(name, body)
+                        yield event_line(name, body)
         if not begun:  # the server ended before the first token
             yield _start(reply, service)
         for name, body in blocks.end():
-            yield _line(name, body)
+            yield event_line(name, body)
         last = {
             "type": "message_delta",
             "delta": _stop(reply, blocks),
             "usage": _usage(reply),
             **speculation(reply),
         }
-        yield _line("message_delta", last)
-        yield _line("message_stop", {"type": "message_stop"})
+        yield event_line("message_delta", last)
+        yield event_line("message_stop", {"type": "message_stop"})
 
 
 def ping() -> str:
     """The event of a stream in which nothing is written just now."""
-    return _line("ping", {"type": "ping"})
+    return event_line("ping", {"type": "ping"})
 
 
 def _start(reply: Reply, service: Service) -> str:
     usage = {**_usage(reply), "output_tokens": 1}
     head = {**_head(service), "content": [], "usage": usage}
     message = {**head, "stop_reason": None, "stop_sequence": None}
-    return _line("message_start", {"type": "message_start", "message": message})
-
-
-def _line(name: str, body: JSON) -> str:
-    return f"event: {name}\ndata: {json.dumps(body)}\n\n"
+    return event_line("message_start", {"type": "message_start", "message": message})
 
 
 def _head(service: Service) -> JSON:
@@ -357,10 +314,9 @@ def _stop(reply: Reply, blocks: _Blocks) -> JSON:
 
 def _usage(reply: Reply) -> JSON:
     stats = reply.stats
-    cached = stats.prompt_tokens - stats.prompt_evaluated
     return {
-        "input_tokens": stats.prompt_tokens - cached,
-        "cache_read_input_tokens": cached,
+        "input_tokens": stats.prompt_evaluated,
+        "cache_read_input_tokens": stats.prompt_cached,
         "cache_creation_input_tokens": 0,
         "output_tokens": stats.generated_tokens,
     }

@@ -6,7 +6,8 @@ Requests are read in threads: a large schema takes a second or two to compile.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from contextlib import aclosing
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -35,6 +36,7 @@ from localspec.server.exchange import (
 )
 from localspec.server.fields import Fields
 from localspec.server.guard import error_body
+from localspec.server.native_answer import NativeAnswer
 from localspec.server.page import page
 from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
@@ -42,14 +44,8 @@ from localspec.server.stored_responses import StoredResponses
 log = logging.getLogger("localspec.server")
 
 
-class _Request(Protocol):
-    """A request of a protocol, read and checked."""
-
-    @property
-    def stream(self) -> bool: ...
-
-
-_Asked = TypeVar("_Asked", bound=_Request)
+# A request of a protocol, read and checked.
+_Asked = TypeVar("_Asked")
 
 
 def make_app(service: Service) -> Starlette:
@@ -98,28 +94,43 @@ def _answers(
     async def answer(request: Request) -> Response:
         service, body = service_of(request), await body_of(request)
         asked = await asyncio.to_thread(read, body, service)
-        if asked.stream:
+        if body.flag("stream"):
             return await event_stream(request, data_lines(chunks(asked, service), done=done))
         return JsonAnswer(await unless_gone(request, complete(asked, service)))
 
     return answer
 
 
+def _native_answers(
+    read: Callable[[Fields, Service], _Asked],
+    answer: Callable[[_Asked, Service], Awaitable[NativeAnswer]],
+) -> Callable[[Request], Awaitable[Response]]:
+    """A path whose answer has llama-server's own form."""
+
+    async def complete(asked: _Asked, service: Service) -> JSON | list[JSON]:
+        return await (await answer(asked, service)).complete()
+
+    async def chunks(asked: _Asked, service: Service) -> AsyncGenerator[JSON]:
+        async with aclosing((await answer(asked, service)).chunks()) as parts:
+            async for part in parts:
+                yield part
+
+    return _answers(read, chunks, complete, done=False)
+
+
 _chat = _answers(openai_chat.read, openai_chat.chunks, openai_chat.complete)
 _completions = _answers(
     openai_completions.read, openai_completions.chunks, openai_completions.complete
 )
-_native = _answers(
-    native_completion.read, native_completion.chunks, native_completion.complete, done=False
-)
-_infill = _answers(infill.read, infill.chunks, infill.complete, done=False)
+_native = _native_answers(native_completion.read, native_completion.answer)
+_infill = _native_answers(infill.read, infill.answer)
 
 
 async def _responses(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
     stored: StoredResponses = request.app.state.stored
     asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
-    if asked.stream:
+    if body.flag("stream"):
         answer = openai_responses.Answer(asked, service)
         lines = openai_responses.events(asked, service, stored, answer)
         return await event_stream(request, lines, heartbeat=answer.heartbeat)
@@ -135,7 +146,7 @@ async def _response(request: Request) -> Response:
 async def _messages(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
     asked = await asyncio.to_thread(anthropic_messages.read, body, service)
-    if asked.stream:
+    if body.flag("stream"):
         lines = anthropic_messages.events(asked, service)
         return await event_stream(request, lines, heartbeat=anthropic_messages.ping)
     return JsonAnswer(await unless_gone(request, anthropic_messages.complete(asked, service)))

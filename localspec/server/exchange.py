@@ -106,6 +106,11 @@ async def _until_gone(request: Request) -> None:
         pass
 
 
+def event_line(name: str, body: JSON) -> str:
+    """An event with a name, as a line of text/event-stream."""
+    return f"event: {name}\ndata: {json.dumps(body)}\n\n"
+
+
 def comment() -> str:
     """The heartbeat of protocols that have no event for it."""
     return ": working\n\n"
@@ -169,7 +174,7 @@ async def _sent(first: str | None, lines: _Lines, path: str) -> AsyncIterator[st
     if line is not None:
         log.error("a stream failed", exc_info=line)
         body = error_body(ApiError.of(line), path)
-        yield f"event: error\ndata: {json.dumps(body)}\n\n"
+        yield event_line("error", body)
 
 
 class _EventStream(StreamingResponse):

@@ -1,12 +1,9 @@
 """POST /infill, llama-server's way to fill a gap in a file, which editors use."""
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import dataclass
 
 from localspec.engine.fim_prompt import Snippet
 from localspec.generation_config import GenerationConfig
-from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.native_answer import Form, NativeAnswer
 from localspec.server.openai_completions import USUAL_TOKENS
@@ -26,11 +23,6 @@ class InfillRequest:
     settings: GenerationConfig
     choices: int
     form: Form
-
-    @property
-    def stream(self) -> bool:
-        """Whether the answer comes in parts."""
-        return self.form.stream
 
 
 def read(body: Fields, service: Service) -> InfillRequest:
@@ -62,20 +54,8 @@ def _snippet(given: Fields) -> Snippet:
     return Snippet(given.text("filename") or "tmp", given.text("text") or "")
 
 
-async def complete(request: InfillRequest, service: Service) -> JSON | list[JSON]:
-    """The whole answer: of several texts a list."""
-    found = await (await _answer(request, service)).complete()
-    return found if request.choices > 1 else found[0]
-
-
-async def chunks(request: InfillRequest, service: Service) -> AsyncGenerator[JSON]:
-    """The answer in parts; the last one says how it was written."""
-    async with aclosing((await _answer(request, service)).chunks()) as parts:
-        async for part in parts:
-            yield part
-
-
-async def _answer(request: InfillRequest, service: Service) -> NativeAnswer:
+async def answer(request: InfillRequest, service: Service) -> NativeAnswer:
+    """The answer, before it is written."""
     asked = await service.infill(
         request.prefix,
         request.suffix,
@@ -83,4 +63,5 @@ async def _answer(request: InfillRequest, service: Service) -> NativeAnswer:
         written=request.written,
         snippets=request.snippets,
     )
-    return NativeAnswer(request.form, [asked], service, choices=request.choices)
+    several = request.choices > 1
+    return NativeAnswer(request.form, [asked], service, choices=request.choices, several=several)

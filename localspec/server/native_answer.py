@@ -16,7 +16,7 @@ from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import merged
-from localspec.server.options import most_tokens, settings_of
+from localspec.server.options import most_tokens
 from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
@@ -69,10 +69,8 @@ class Form:
         name = "n_probs" if "n_probs" in body else "logprobs"
         top = body.whole(name, 0, _MOST_PROBABILITIES) or 0
         rest = Fields({name: value for name, value in body.values.items() if name != "n_probs"})
-        return settings_of(
+        return service.settings_of(
             rest,
-            service.usual,
-            service.tokens,
             max_tokens=most,
             logprobs=top > 0,
             top_logprobs=top or None,
@@ -86,18 +84,28 @@ class Form:
 
 
 class NativeAnswer:
-    """The answer for some prompts. choices: how many texts each of them gets."""
+    """The answer for some prompts.
+
+    choices: how many texts each of them gets. several: whether the whole answer is a list.
+    """
 
     def __init__(
-        self, form: Form, prompts: Sequence[Asked], service: Service, *, choices: int = 1
+        self,
+        form: Form,
+        prompts: Sequence[Asked],
+        service: Service,
+        *,
+        choices: int,
+        several: bool,
     ) -> None:
         self._form = form
         self._prompts = prompts
         self._service = service
         self._choices = choices
+        self._several = several
 
-    async def complete(self) -> list[JSON]:
-        """The whole texts, in the order of the prompts."""
+    async def complete(self) -> JSON | list[JSON]:
+        """The whole answer: of several texts a list, in the order of the prompts."""
         pieces: dict[int, list[str]] = {}
         last: dict[int, JSON] = {}
         async with aclosing(self._parts()) as parts:
@@ -105,10 +113,11 @@ class NativeAnswer:
                 number = part["index"]
                 pieces.setdefault(number, []).append(part["content"])
                 last[number] = part
-        return [
+        found = [
             self._wanted({**part, "content": "".join(pieces[number])})
             for number, part in sorted(last.items())
         ]
+        return found if self._several else found[0]
 
     async def chunks(self) -> AsyncGenerator[JSON]:
         """The texts in parts, as they come; the last one of each says how it was written."""
@@ -175,7 +184,7 @@ class NativeAnswer:
             "truncated": reply.stop_reason == "context",
             "stop_type": _STOP_TYPES.get(reply.stop_reason or "", "limit"),
             "stopping_word": reply.stop_string or "",
-            "tokens_cached": reply.stats.prompt_tokens - reply.stats.prompt_evaluated,
+            "tokens_cached": reply.stats.prompt_cached,
             **speculation(reply),
         }
         if not form.stream:

@@ -1,12 +1,10 @@
 """POST /completion, llama-server's own way to continue a text, which many of its clients use."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localspec.generation_config import GenerationConfig
-from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.native_answer import Form, NativeAnswer
 from localspec.server.openai_parts import choices_of, require_few
@@ -26,11 +24,6 @@ class NativeRequest:
     settings: GenerationConfig
     choices: int
     form: Form
-
-    @property
-    def stream(self) -> bool:
-        """Whether the answer comes in parts."""
-        return self.form.stream
 
 
 def read(body: Fields, service: Service) -> NativeRequest:
@@ -66,21 +59,8 @@ def _is_prompt(given: object) -> bool:
     )
 
 
-async def complete(request: NativeRequest, service: Service) -> JSON | list[JSON]:
-    """The whole answer: of several texts a list."""
-    found = await (await _answer(request, service)).complete()
-    return found if request.several else found[0]
-
-
-async def chunks(request: NativeRequest, service: Service) -> AsyncGenerator[JSON]:
-    """The answer in parts, those of all texts as they come."""
-    async with aclosing((await _answer(request, service)).chunks()) as parts:
-        async for part in parts:
-            yield part
-
-
-async def _answer(request: NativeRequest, service: Service) -> NativeAnswer:
-    """The answer; all prompts are read before the first text is written."""
+async def answer(request: NativeRequest, service: Service) -> NativeAnswer:
+    """The answer, before it is written; all prompts are read before the first text is."""
 
     def tokens(prompt: Prompt) -> str | Sequence[int]:
         if isinstance(prompt, str) or all(isinstance(part, int) for part in prompt):
@@ -97,4 +77,6 @@ async def _answer(request: NativeRequest, service: Service) -> NativeAnswer:
         await service.continuation(await asyncio.to_thread(tokens, prompt), request.settings)
         for prompt in request.prompts
     ]
-    return NativeAnswer(request.form, prompts, service, choices=request.choices)
+    return NativeAnswer(
+        request.form, prompts, service, choices=request.choices, several=request.several
+    )

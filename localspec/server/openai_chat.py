@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
-from localspec.generation_config import GenerationConfig
+from localspec.server.chat import Chat
 from localspec.server.chat_prompt import CONTINUE, REQUIRED, can_continue
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.messages import messages_of
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
-from localspec.server.openai_parts import choices_of, finish_reason, merged, usage
-from localspec.server.options import most_tokens, refuse, settings_of
+from localspec.server.openai_parts import asks_for_usage, choices_of, finish_reason, merged, usage
+from localspec.server.options import most_tokens, refuse
 from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 from localspec.server.thinking import thinking_options
 from localspec.server.thinking_budget import thinking_budget
 from localspec.server.tool_calls import Arguments, CallBegun, Event
-from localspec.server.tool_use import ToolUse, openai_tools
+from localspec.server.tool_use import openai_tools
 
 # Members that only OpenAI's own models have, or had before `tools`, and those of llama-server.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
@@ -44,13 +44,8 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
 class ChatRequest:
     """A request, read and checked."""
 
-    messages: list[Mapping[str, Any]]
-    settings: GenerationConfig
-    template_options: Mapping[str, Any]
-    thinking_budget: int | None
-    tools: ToolUse
+    chat: Chat
     choices: int
-    stream: bool
     include_usage: bool
     timings_per_token: bool
     shows_progress: bool
@@ -67,12 +62,9 @@ def read(body: Fields, service: Service) -> ChatRequest:
     top = body.whole("top_logprobs", 0, 20)
     if top and not body.flag("logprobs"):
         raise body.wrong("top_logprobs", "beside logprobs: true, or left out")
-    stream_options = body.member("stream_options")
     response_format, ours = body.member("response_format"), body.member("localspec")
-    settings = settings_of(
+    settings = service.settings_of(
         body,
-        service.usual,
-        service.tokens,
         max_tokens=most_tokens(
             body,
             *("max_completion_tokens", "max_tokens", "n_predict"),
@@ -83,15 +75,17 @@ def read(body: Fields, service: Service) -> ChatRequest:
         response_format=response_format.values if response_format else None,
     )
     messages = messages_of(body)
-    return ChatRequest(
+    chat = Chat(
         messages,
         settings,
         template_options(body, messages),
         thinking_budget(body, service.engine.model.chat_template),
         openai_tools(body, body.items("tools") or []),
+    )
+    return ChatRequest(
+        chat,
         choices_of(body),
-        bool(body.flag("stream")),
-        bool(stream_options and stream_options.flag("include_usage")),
+        asks_for_usage(body),
         bool(body.flag("timings_per_token")),
         asks_for_progress(body),
         bool(ours and ours.flag("origins")),
@@ -129,13 +123,7 @@ def _continues(body: Fields, messages: Sequence[Mapping[str, Any]]) -> bool | st
 
 async def complete(request: ChatRequest, service: Service) -> JSON:
     """The whole answer."""
-    asked = await service.chat(
-        request.messages,
-        request.settings,
-        tools=request.tools,
-        template_options=request.template_options,
-        thinking_budget=request.thinking_budget,
-    )
+    asked = await service.chat(request.chat)
     finished: dict[int, tuple[Reply, list[Delta]]] = {}
     async with aclosing(merged(service, [asked], request.choices)) as deltas:
         async for number, reply, delta in deltas:
@@ -217,13 +205,7 @@ class _Calls:
 
 async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]:
     """The answer in chunks. The first is made before anything is sent, so errors have a status."""
-    asked = await service.chat(
-        request.messages,
-        request.settings,
-        tools=request.tools,
-        template_options=request.template_options,
-        thinking_budget=request.thinking_budget,
-    )
+    asked = await service.chat(request.chat)
     head = _head(service, "chat.completion.chunk")
     replies: dict[int, Reply] = {}
     calls = [_Calls() for _ in range(request.choices)]

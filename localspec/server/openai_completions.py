@@ -13,8 +13,15 @@ from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import CompletionLogprobs
-from localspec.server.openai_parts import choices_of, finish_reason, merged, require_few, usage
-from localspec.server.options import most_tokens, refuse, settings_of
+from localspec.server.openai_parts import (
+    asks_for_usage,
+    choices_of,
+    finish_reason,
+    merged,
+    require_few,
+    usage,
+)
+from localspec.server.options import most_tokens, refuse
 from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Reply
 from localspec.server.service import Service
@@ -41,7 +48,6 @@ class CompletionRequest:
     settings: GenerationConfig
     choices: int
     echo: bool
-    stream: bool
     include_usage: bool
     timings_per_token: bool
     shows_progress: bool
@@ -55,13 +61,11 @@ def read(body: Fields, service: Service) -> CompletionRequest:
     if body.whole("best_of", 1) not in (None, choices_of(body)):
         raise body.wrong("best_of", "equal to n")
     top = body.whole("logprobs", 0, 20)
-    stream_options, echo = body.member("stream_options"), bool(body.flag("echo"))
+    echo = bool(body.flag("echo"))
     if echo and top is not None:
         raise body.wrong("logprobs", "left out with echo: a prompt has none here")
-    settings = settings_of(
+    settings = service.settings_of(
         body,
-        service.usual,
-        service.tokens,
         max_tokens=most_tokens(
             body, "max_tokens", "max_completion_tokens", "n_predict", context=USUAL_TOKENS
         ),
@@ -74,8 +78,7 @@ def read(body: Fields, service: Service) -> CompletionRequest:
         settings,
         choices_of(body),
         echo,
-        bool(body.flag("stream")),
-        bool(stream_options and stream_options.flag("include_usage")),
+        asks_for_usage(body),
         bool(body.flag("timings_per_token")),
         asks_for_progress(body),
     )
@@ -194,8 +197,9 @@ def _usage(replies: Mapping[int, Reply], choices: int) -> JSON:
     first = every[::choices]
     found = usage(every)
     prompt = sum(reply.stats.prompt_tokens for reply in first)
-    evaluated = sum(reply.stats.prompt_evaluated for reply in first)
     found["prompt_tokens"] = prompt
     found["total_tokens"] = prompt + found["completion_tokens"]
-    found["prompt_tokens_details"] = {"cached_tokens": prompt - evaluated}
+    found["prompt_tokens_details"] = {
+        "cached_tokens": sum(reply.stats.prompt_cached for reply in first)
+    }
     return found

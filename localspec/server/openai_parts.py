@@ -15,6 +15,12 @@ _MOST_PROMPTS = 64
 _REASONS = {"eos": "stop", "stop": "stop", "length": "length", "context": "length"}
 
 
+def asks_for_usage(body: Fields) -> bool:
+    """Whether a stream ends with the tokens of all its texts. Raises ApiError."""
+    options = body.member("stream_options")
+    return bool(options and options.flag("include_usage"))
+
+
 def choices_of(body: Fields) -> int:
     """How many answers are asked for."""
     return body.whole("n_cmpl" if "n_cmpl" in body else "n", 1, _MOST_CHOICES) or 1
@@ -92,7 +98,7 @@ def usage(replies: Sequence[Reply]) -> JSON:
         "prompt_tokens": first.prompt_tokens,
         "completion_tokens": written,
         "total_tokens": first.prompt_tokens + written,
-        "prompt_tokens_details": {"cached_tokens": first.prompt_tokens - first.prompt_evaluated},
+        "prompt_tokens_details": {"cached_tokens": first.prompt_cached},
         "completion_tokens_details": {
             "accepted_prediction_tokens": sum(reply.stats.accepted for reply in replies),
             "reasoning_tokens": sum(reply.thinking_budget.used for reply in replies),

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
-from localspec.generation_config import GenerationConfig
+from localspec.server.chat import Chat
 from localspec.server.errors import JSON, ApiError
+from localspec.server.exchange import event_line
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
-from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
+from localspec.server.options import EFFORTS, most_tokens, refuse
 from localspec.server.reply import Reply
 from localspec.server.responses_input import input_messages, input_tools
 from localspec.server.service import Service
@@ -23,7 +24,7 @@ from localspec.server.thinking_budget import thinking_budget
 from localspec.server.tool_calls import Arguments, CallBegun, CallEnded, Event, Text
 from localspec.server.tool_calls import Reasoning as Thought
 from localspec.server.tool_names import ToolNames
-from localspec.server.tool_use import ToolUse, openai_tools
+from localspec.server.tool_use import openai_tools
 
 log = logging.getLogger("localspec.server")
 
@@ -44,14 +45,9 @@ class ResponsesRequest:
     the tools. body: as it came, of which the answer repeats a part.
     """
 
-    messages: list[Mapping[str, Any]]
+    chat: Chat
     conversation: list[Mapping[str, Any]]
-    settings: GenerationConfig
-    template_options: Mapping[str, Any]
-    thinking_budget: int | None
-    tools: ToolUse
     names: ToolNames
-    stream: bool
     store: bool
     body: Fields
 
@@ -73,22 +69,22 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
         raise ApiError(400, "input is empty; send a message at least", param="input")
     if body.flag("background"):
         raise body.wrong("background", "false")
-    settings = settings_of(
+    settings = service.settings_of(
         body,
-        service.usual,
-        service.tokens,
         max_tokens=most_tokens(body, "max_output_tokens", context=service.engine.context),
         response_format=_format(body),
     )
-    return ResponsesRequest(
+    chat = Chat(
         messages,
-        conversation,
         settings,
         _template_options(body),
         thinking_budget(body, service.engine.model.chat_template),
         openai_tools(_with_choice(body, names), tools),
+    )
+    return ResponsesRequest(
+        chat,
+        conversation,
         names,
-        bool(body.flag("stream")),
         body.flag("store") is not False,
         body,
     )
@@ -142,7 +138,8 @@ class Answer:
 
     def heartbeat(self) -> str:
         """The events of a stream in which nothing is written just now."""
-        return "".join(map(_event, [*self.begin()] or [self._in_progress()]))
+        lines = [*self.begin()] or [self._in_progress()]
+        return "".join(event_line(*line) for line in lines)
 
     def add(self, event: Event) -> Iterator[Line]:
         """Add what the model wrote."""
@@ -178,7 +175,7 @@ class Answer:
 
     def whole(self, status: str, reply: Reply | None = None) -> JSON:
         """The answer as an object."""
-        body, settings = self._request.body.values, self._request.settings
+        body, settings = self._request.body.values, self._request.chat.settings
         reason = "max_output_tokens" if status == "incomplete" else None
         found: JSON = {
             "id": self._id,
@@ -313,29 +310,18 @@ async def events(
     try:
         async with aclosing(_lines(request, service, stored, answer)) as lines:
             async for line in lines:
-                yield _event(line)
+                yield event_line(*line)
     except Exception as error:
         if not answer.begun:
             raise
         log.error("a stream failed", exc_info=error)
-        yield _event(answer.failed(ApiError.of(error)))
-
-
-def _event(line: Line) -> str:
-    kind, body = line
-    return f"event: {kind}\ndata: {json.dumps(body)}\n\n"
+        yield event_line(*answer.failed(ApiError.of(error)))
 
 
 async def _lines(
     request: ResponsesRequest, service: Service, stored: StoredResponses, answer: Answer
 ) -> AsyncGenerator[Line]:
-    asked = await service.chat(
-        request.messages,
-        request.settings,
-        tools=request.tools,
-        template_options=request.template_options,
-        thinking_budget=request.thinking_budget,
-    )
+    asked = await service.chat(request.chat)
     async with service.reply(asked) as reply:
         try:
             async with reply.deltas() as deltas:
@@ -364,7 +350,7 @@ def _usage(reply: Reply) -> JSON:
     return {
         "input_tokens": stats.prompt_tokens,
         "input_tokens_details": {
-            "cached_tokens": stats.prompt_tokens - stats.prompt_evaluated,
+            "cached_tokens": stats.prompt_cached,
             "cache_write_tokens": 0,
         },
         "output_tokens": stats.generated_tokens,

@@ -24,10 +24,13 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.llama.grammar import Grammar, special_tokens
 from localspec.server.asked import Asked
+from localspec.server.chat import Chat
 from localspec.server.chat_prompt import CONTINUE, REQUIRED, ChatPrompt, chat_prompt
 from localspec.server.errors import ApiError, too_long
+from localspec.server.fields import Fields
 from localspec.server.kept_states import KeptStates
 from localspec.server.metrics import Metrics
+from localspec.server.options import settings_of
 from localspec.server.reply import Reply
 from localspec.server.slot_pool import SlotPool
 from localspec.server.text_log import facts_of, line_of
@@ -42,7 +45,6 @@ from localspec.server.tool_calls import (
 from localspec.server.tool_use import ToolUse
 
 log = logging.getLogger("localspec.server")
-NO_TOOLS = ToolUse()
 # No token stands for more characters. A text that is longer than a context full of such tokens is
 # refused before it is rendered and tokenized, which would take seconds.
 _LONGEST_TOKEN = 256
@@ -127,24 +129,20 @@ class Service:
         known = checked_ids("token", tokens, self.engine.model)
         return "".join([detokenizer.push(self.piece(each)) for each in known]) + detokenizer.flush()
 
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        settings: GenerationConfig,
-        *,
-        tools: ToolUse = NO_TOOLS,
-        template_options: Mapping[str, Any] = {},
-        thinking_budget: int | None = None,
-        must_fit: bool = True,
-    ) -> Asked:
+    def settings_of(self, body: Fields, **given: Any) -> GenerationConfig:
+        """The settings that a body asks for, as `options.settings_of`. Raises ApiError."""
+        return settings_of(body, self.usual, self.tokens, **given)
+
+    async def chat(self, chat: Chat, *, must_fit: bool = True) -> Asked:
         """A request to answer these messages. Raises InvalidValueError.
 
-        thinking_budget: as of `Service`; None: the server's. must_fit: whether a prompt that is
-        longer than the context is refused.
+        must_fit: whether a prompt that is longer than the context is refused.
         """
+        messages, settings, tools = chat.messages, chat.settings, chat.tools
+        template_options = chat.template_options
         template = self.engine.model.chat_template
         family, tags = family_of(template), tags_for(template)
-        budget = self.thinking_budget if thinking_budget is None else thinking_budget
+        budget = self.thinking_budget if chat.thinking_budget is None else chat.thinking_budget
         # No reasoning at all leaves a grammar the whole text.
         if family.always_read or (budget and settings.grammar is not None):
             budget = NO_BUDGET

@@ -12,7 +12,7 @@ def facts_of(reply: Reply, waited: float) -> dict[str, Any]:
     return {
         "slot": reply.number,
         "prompt_tokens": stats.prompt_tokens,
-        "cached_tokens": stats.prompt_tokens - stats.prompt_evaluated,
+        "cached_tokens": stats.prompt_cached,
         "generated_tokens": stats.generated_tokens,
         "tokens_per_second": stats.tokens_per_second,
         "acceptance_rate": stats.acceptance_rate,

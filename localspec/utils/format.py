@@ -12,6 +12,8 @@ _AGES = (
     (60, "minute"),
 )
 
+# Characters of a text from outside that is shown as one line, and of an excerpt.
+_LONGEST, _EXCERPT = 1000, 48
 _SOURCE_FOLDER = re.compile(r"^\S*[/\\](?=[^/\\]+:\d+: )")
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029} - {ord("\n"), ord("\t")}
 _CONTROL_REPLACEMENTS: dict[int, str | None] = {
@@ -46,7 +48,7 @@ def format_seconds(seconds: float) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Return "1 user", "2 users" and the like."""
-    return f"{number} {noun}{'s' if number > 1 else ''}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def without_folder(line: str) -> str:
@@ -79,13 +81,13 @@ def without_controls(text: str) -> str:
     return text.translate(_CONTROL_REPLACEMENTS)
 
 
-def one_line(text: str, longest: int = 1000) -> str:
+def one_line(text: str) -> str:
     """Return a text from outside as one line without control characters; cut in its middle."""
-    if len(text) > longest:
-        text = f"{text[: longest * 2 // 3]} ... {text[-longest // 3 :]}"
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST * 2 // 3]} ... {text[-_LONGEST // 3 :]}"
     return without_controls(" ".join(text.splitlines()))
 
 
-def excerpt(text: str, longest: int = 48) -> str:
+def excerpt(text: str) -> str:
     """The beginning of a text in quotes, with its line breaks and quotes escaped."""
-    return repr(text if len(text) <= longest else text[: longest - 3] + "...")
+    return repr(text if len(text) <= _EXCERPT else text[: _EXCERPT - 3] + "...")

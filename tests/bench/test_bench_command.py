@@ -12,7 +12,7 @@ from fakes.pycode import PYCODE
 
 from localspec.bench.configurations import PLAIN, LoadedSweep, Sweep, tokenize_prompts
 from localspec.bench.equality import require_same_texts
-from localspec.bench.median import Median
+from localspec.bench.median import median_of
 from localspec.bench.page import html_page
 from localspec.bench.prompt_sets import (
     LONG,
@@ -29,7 +29,9 @@ from localspec.bench.report_text import COLUMNS, cells, facts
 from localspec.bench.runner import Run, run_rounds
 from localspec.bench.summary import accepted_lengths, summarise
 from localspec.bench.svg import ticks
+from localspec.bench.workload import Workload
 from localspec.errors import DrafterMismatchError, ExactnessError, InvalidValueError
+from localspec.forecast.confidence import ConfidenceInterval
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rope import RopeScaling
 from localspec.loading.config import RuntimeConfig
@@ -52,14 +54,9 @@ def measured(
     rounds: int = 1,
     cancel: threading.Event | None = None,
 ) -> Iterator[Run]:
-    return run_rounds(
-        sweep.configurations,
-        tokenize_prompts(sweep.plain, tasks, 16),
-        rounds=rounds,
-        options={"max_tokens": 16, "ignore_eos": True, "temperature": 0.0},
-        seed=1,
-        cancel=cancel or threading.Event(),
-    )
+    options = {"max_tokens": 16, "ignore_eos": True, "temperature": 0.0}
+    workload = Workload(tokenize_prompts(sweep.plain, tasks, 16), rounds, options, seed=1)
+    return run_rounds(sweep.configurations, workload, cancel or threading.Event())
 
 
 def run(
@@ -288,18 +285,18 @@ def test_a_difference_is_named() -> None:
 
 
 def test_a_median_lies_in_its_interval() -> None:
-    many = Median.of([[1.0, 1.1], [2.0, 2.2], [3.0], [2.5, 2.4]])
+    many = median_of([[1.0, 1.1], [2.0, 2.2], [3.0], [2.5, 2.4]])
     assert many.value == 2.2
     assert many.low is not None and many.high is not None
     assert 1.0 <= many.low < many.value < many.high <= 3.0
-    assert many == Median.of([[1.0, 1.1], [2.0, 2.2], [3.0], [2.5, 2.4]])
+    assert many == median_of([[1.0, 1.1], [2.0, 2.2], [3.0], [2.5, 2.4]])
 
 
 def test_an_interval_of_one_figure_and_of_one_prompt() -> None:
-    assert Median.of([[2.0]]) == Median(2.0)
-    rounds = Median.of([[1.0, 2.0, 3.0]])
+    assert median_of([[2.0]]) == ConfidenceInterval(2.0)
+    rounds = median_of([[1.0, 2.0, 3.0]])
     assert (rounds.value, rounds.low, rounds.high) == (2.0, 1.0, 3.0)
-    assert Median.of([[2.0], [2.0]]) == Median(2.0, 2.0, 2.0)
+    assert median_of([[2.0], [2.0]]) == ConfidenceInterval(2.0, 2.0, 2.0)
 
 
 def test_an_interval_covers_the_median_about_as_often_as_it_says() -> None:
@@ -309,7 +306,7 @@ def test_an_interval_covers_the_median_about_as_often_as_it_says() -> None:
     covered = 0
     for _ in range(200):
         prompts = rng.normal(size=20)
-        found = Median.of([list(each + 0.1 * rng.normal(size=3)) for each in prompts])
+        found = median_of([list(each + 0.1 * rng.normal(size=3)) for each in prompts])
         assert found.low is not None and found.high is not None
         covered += found.low <= 0 <= found.high
     assert 0.88 < covered / 200 <= 1
@@ -334,7 +331,7 @@ def test_a_summary_of_two_sets() -> None:
     ]
     fast = rows["all", "fast"]
     assert fast.ratio is not None
-    assert (rows["one", "fast"].ratio, fast.ratio.value) == (Median(2.0), 3.0)
+    assert (rows["one", "fast"].ratio, fast.ratio.value) == (ConfidenceInterval(2.0), 3.0)
     assert (fast.runs, fast.tokens, fast.steps) == (2, 8, 5)
     assert fast.acceptance_rate == 0.5
     assert fast.accepted_lengths == [3, 1, 1]

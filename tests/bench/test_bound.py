@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from fakes.pycode import PYCODE
 
-from localspec.bench import LoadedSweep, Run, Sweep, Task, bounds, run_rounds, tokenize_prompts
+from localspec.bench import (
+    LoadedSweep,
+    Run,
+    Sweep,
+    Task,
+    Workload,
+    bounds,
+    run_rounds,
+    tokenize_prompts,
+)
 from localspec.bench.bound import Bound
 from localspec.bench.configurations import PLAIN
 from localspec.control.cost_model import CostModel
@@ -53,21 +62,13 @@ def sweep() -> Iterator[LoadedSweep]:
 
 
 @pytest.fixture(scope="module")
-def prompts(sweep: LoadedSweep) -> list[list[int]]:
-    return tokenize_prompts(sweep.plain, TASKS, COUNT)
+def workload(sweep: LoadedSweep) -> Workload:
+    return Workload(tokenize_prompts(sweep.plain, TASKS, COUNT), ROUNDS, OPTIONS, SEED)
 
 
 @pytest.fixture(scope="module")
-def runs(sweep: LoadedSweep, prompts: list[list[int]]) -> list[Run]:
-    running = run_rounds(
-        sweep.configurations,
-        prompts,
-        rounds=ROUNDS,
-        options=OPTIONS,
-        seed=SEED,
-        cancel=threading.Event(),
-    )
-    return list(running)
+def runs(sweep: LoadedSweep, workload: Workload) -> list[Run]:
+    return list(run_rounds(sweep.configurations, workload, threading.Event()))
 
 
 @pytest.fixture
@@ -78,14 +79,12 @@ def known_costs(sweep: LoadedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep.configurations[1].engine.slot.loaded.policies, "costs", costs)
 
 
-def found(sweep: LoadedSweep, prompts: list[list[int]], runs: Sequence[Run], **more: Any) -> Any:
-    return bounds(sweep.configurations, TASKS, prompts, runs, OPTIONS, seed=SEED, **more)
+def found(sweep: LoadedSweep, workload: Workload, runs: Sequence[Run], **more: Any) -> Any:
+    return bounds(sweep.configurations, TASKS, workload, runs, **more)
 
 
-def test_what_was_measured_adds_up(
-    sweep: LoadedSweep, prompts: list[list[int]], runs: list[Run]
-) -> None:
-    [bound] = found(sweep, prompts, runs)
+def test_what_was_measured_adds_up(sweep: LoadedSweep, workload: Workload, runs: list[Run]) -> None:
+    [bound] = found(sweep, workload, runs)
     # At this temperature each round has other texts.
     assert (bound.set, bound.texts) == ("code", 2)
     losses, speed = bound.clairvoyant.losses, bound.clairvoyant.speed_up
@@ -143,14 +142,14 @@ def right(
 
 @pytest.mark.usefixtures("known_costs")
 def test_the_bound_is_that_of_drafts_that_are_tried_one_by_one(
-    sweep: LoadedSweep, prompts: list[list[int]], runs: list[Run]
+    sweep: LoadedSweep, workload: Workload, runs: list[Run]
 ) -> None:
-    [bound] = found(sweep, prompts, runs)
+    [bound] = found(sweep, workload, runs)
     passes = {rows: 1 + 0.1 * (rows - 1) for rows in range(1, 33)}
     model = DrafterCost(0.05, 0.05)
     costs = StepCosts(passes, 0.0, 0.0, {"suffix": DrafterCost(), MODEL: model})
     least = 0.0
-    for task, prompt in enumerate(prompts):
+    for task, prompt in enumerate(workload.prompts):
         [text] = [
             run.token_ids
             for run in runs
@@ -177,12 +176,12 @@ def common(drafter: Suffix, prompt: Sequence[int], text: Sequence[int], place: i
 
 @pytest.mark.usefixtures("known_costs")
 def test_the_time_to_decide_is_told_apart(
-    sweep: LoadedSweep, prompts: list[list[int]], runs: list[Run]
+    sweep: LoadedSweep, workload: Workload, runs: list[Run]
 ) -> None:
     def slowly(run: Run) -> list[StepRecord]:
         return [StepRecord(None, 0, 0, 0, 1, 1, 2.2, 0.2, 0.0)] * len(run.token_ids)
 
-    [bound] = found(sweep, prompts, with_steps(runs, slowly))
+    [bound] = found(sweep, workload, with_steps(runs, slowly))
     lost = bound.clairvoyant.losses.by_reason
     assert lost[DECIDING] == pytest.approx(0.1 * 2 * COUNT)
     assert lost.get(UNEXPECTED, 0.0) == pytest.approx(0, abs=1e-9)
@@ -190,12 +189,12 @@ def test_the_time_to_decide_is_told_apart(
 
 @pytest.mark.usefixtures("known_costs")
 def test_only_plain_steps_miss_what_was_right(
-    sweep: LoadedSweep, prompts: list[list[int]], runs: list[Run]
+    sweep: LoadedSweep, workload: Workload, runs: list[Run]
 ) -> None:
     def plainly(run: Run) -> list[StepRecord]:
         return [StepRecord(None, 0, 0, 0, 1, 1, 2.0, 0.0, 0.0)] * len(run.token_ids)
 
-    [bound] = found(sweep, prompts, with_steps(runs, plainly))
+    [bound] = found(sweep, workload, with_steps(runs, plainly))
     assert bound.auto == pytest.approx(1)
     assert bound.clairvoyant.losses.by_reason.keys() == {MISSED}
     assert bound.clairvoyant.speed_up.value > 1.3
@@ -203,12 +202,16 @@ def test_only_plain_steps_miss_what_was_right(
 
 @pytest.mark.usefixtures("known_costs")
 def test_drafts_that_are_right_lose_nothing_but_what_they_take_longer(
-    sweep: LoadedSweep, prompts: list[list[int]], runs: list[Run]
+    sweep: LoadedSweep, workload: Workload, runs: list[Run]
 ) -> None:
     """Steps with the draft model's right tokens, in twice the time of a plain step more."""
 
     def drafting(run: Run) -> list[StepRecord]:
-        lengths, place, steps = right(sweep, prompts[run.task], run.token_ids, run.task), 0, []
+        lengths, place, steps = (
+            right(sweep, workload.prompts[run.task], run.token_ids, run.task),
+            0,
+            [],
+        )
         while place < COUNT:
             depth = min(lengths[place], COUNT - place - 1)
             seconds = 2 * (1 + 0.1 * depth + 0.05 * depth) + 0.3
@@ -221,7 +224,7 @@ def test_drafts_that_are_right_lose_nothing_but_what_they_take_longer(
         return steps
 
     first = [run for run in runs if run.round == 0]
-    [bound] = found(sweep, prompts, with_steps(first, drafting))
+    [bound] = found(sweep, workload, with_steps(first, drafting))
     lost, steps = (
         bound.clairvoyant.losses.by_reason,
         sum(len(drafting(run)) for run in first if run.configuration == AUTO),
@@ -232,30 +235,30 @@ def test_drafts_that_are_right_lose_nothing_but_what_they_take_longer(
 
 @pytest.mark.usefixtures("known_costs")
 def test_a_wrong_draft_loses_its_rows_and_its_time(
-    sweep: LoadedSweep, prompts: list[list[int]], runs: list[Run]
+    sweep: LoadedSweep, workload: Workload, runs: list[Run]
 ) -> None:
     def wrong(run: Run) -> list[StepRecord]:
         return [StepRecord(MODEL, 2, 2, 0, 1, 3, 2 * 1.3, 2 * 0.1, 0.0)] * len(run.token_ids)
 
-    [bound] = found(sweep, prompts, with_steps(runs, wrong))
+    [bound] = found(sweep, workload, with_steps(runs, wrong))
     losses = bound.clairvoyant.losses
     assert losses.by_reason[WRONG] == pytest.approx(0.3 * 2 * COUNT)
     assert losses.by_reason.get(UNEXPECTED, 0.0) == pytest.approx(0, abs=1e-9)
 
 
 def test_without_auto_and_when_stopped_there_is_none(
-    sweep: LoadedSweep, prompts: list[list[int]], runs: list[Run]
+    sweep: LoadedSweep, workload: Workload, runs: list[Run]
 ) -> None:
-    assert found(sweep, prompts, runs, cancelled=lambda: True) == []
+    assert found(sweep, workload, runs, cancelled=lambda: True) == []
     plain = sweep.configurations[:1]
-    assert bounds(plain, TASKS, prompts, runs, OPTIONS, seed=SEED) == []
+    assert bounds(plain, TASKS, workload, runs) == []
 
 
 def test_texts_that_differ_from_the_plain_one_are_not_compared(
-    sweep: LoadedSweep, prompts: list[list[int]], runs: list[Run]
+    sweep: LoadedSweep, workload: Workload, runs: list[Run]
 ) -> None:
     others = [
         replace(run, token_ids=run.token_ids[::-1]) if run.configuration == AUTO else run
         for run in runs
     ]
-    assert found(sweep, prompts, others) == []
+    assert found(sweep, workload, others) == []

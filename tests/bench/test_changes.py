@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from localspec.bench.changes import changes, require_alike
-from localspec.bench.median import Median
+from localspec.bench.median import median_of, ratio_of_medians
 from localspec.errors import InvalidValueError
+from localspec.forecast.confidence import ConfidenceInterval
 
 Groups = Sequence[Sequence[float]]
 
@@ -18,8 +19,8 @@ def row(contender: str, speeds: Groups, ratios: Groups = (), set_: str = "code")
     return {
         "set": set_,
         "contender": contender,
-        "tokens_per_second": asdict(Median.of(speeds)),
-        "ratio": asdict(Median.of(ratios)) if ratios else None,
+        "tokens_per_second": asdict(median_of(speeds)),
+        "ratio": asdict(median_of(ratios)) if ratios else None,
         "speeds": [list(group) for group in speeds],
         "ratios": [list(group) for group in ratios],
     }
@@ -58,7 +59,7 @@ def test_each_row_that_both_have_is_compared_with_itself() -> None:
     )
     found = changes(before, now)
     assert [(each.group, each.contender) for each in found.rows] == [("code", "plain")]
-    assert found.rows[0].speed == Median(1.0, 1.0, 1.0)
+    assert found.rows[0].speed == ConfidenceInterval(1.0, 1.0, 1.0)
     assert (found.only_before, found.only_now) == (["code · suffix"], ["edit · auto"])
 
 
@@ -86,7 +87,7 @@ def test_only_an_interval_without_one_is_a_verdict(now: Groups, verdict: str) ->
 def test_one_figure_tells_nothing_of_an_interval() -> None:
     before, now = record(row("auto", [[2.0]])), record(row("auto", [[3.0]]))
     [found] = changes(before, now).rows
-    assert (found.speed, found.verdict) == (Median(1.5), "")
+    assert (found.speed, found.verdict) == (ConfidenceInterval(1.5), "")
 
 
 @pytest.mark.parametrize("dropped", ["speeds", "both"])
@@ -96,17 +97,17 @@ def test_without_the_figures_of_each_prompt_the_interval_is_wide(dropped: str) -
     if dropped == "both":
         del now["speeds"]
     [found] = changes(record(before), record(now)).rows
-    assert found.speed == Median(2.0, 16 / 12, 24 / 8)
+    assert found.speed == ConfidenceInterval(2.0, 16 / 12, 24 / 8)
 
 
 def test_rows_of_several_users_are_compared_too() -> None:
     def of_users(total: float) -> dict[str, Any]:
-        speed = asdict(Median(total, total - 1, total + 1))
+        speed = asdict(ConfidenceInterval(total, total - 1, total + 1))
         return {"users": 4, "contender": "auto", "total": speed, "plain_ratio": None}
 
     [found] = changes(record(users=[of_users(10)]), record(users=[of_users(20)])).rows
     assert (found.group, found.gain) == ("4 users", None)
-    assert found.speed == Median(2.0, 19 / 11, 21 / 9)
+    assert found.speed == ConfidenceInterval(2.0, 19 / 11, 21 / 9)
 
 
 def test_the_interval_of_a_ratio_covers_it_about_as_often_as_it_says() -> None:
@@ -116,7 +117,7 @@ def test_the_interval_of_a_ratio_covers_it_about_as_often_as_it_says() -> None:
         prompts = rng.normal(100, 30, 12).clip(20)
         above = [list(1.1 * each * rng.normal(1, 0.1, 3)) for each in prompts]
         below = [list(each * rng.normal(1, 0.1, 3)) for each in prompts]
-        found = Median.of_ratios(above, below)
+        found = ratio_of_medians(above, below)
         assert found.low is not None and found.high is not None
         covered += found.low <= 1.1 <= found.high
     assert 0.88 < covered / 150 <= 1

@@ -10,7 +10,6 @@ from fakes.pycode import PYCODE
 from fakes.served import serving
 
 from localspec.bench import experiments
-from localspec.bench.experiments.corrections import all_corrections
 from localspec.bench.experiments.first_text import speeds
 from localspec.bench.experiments.simulated_drafter import COSTS
 
@@ -79,18 +78,6 @@ def test_drafters_of_any_kind_beside_each_other(tmp_path: Path) -> None:
     assert all(float(line[-1].rstrip(")")) > 0 for line in found.values())
 
 
-def test_siblings_never_lose_to_the_chain_that_they_are_beside() -> None:
-    few = ["--tokens", "24", "--prompts", "1", "--seeds", "1", "--threads", "1"]
-    lines = printed("siblings", "--model", PYCODE.target, "--draft", PYCODE.drafter, *few)
-    assert [line[0] for line in lines[:3]] == ["temperature"] * 3
-    rows = lines[4:]
-    assert len(rows) == 18
-    for row in rows:
-        *_, chain, _depth, tree, _tree_depth, siblings, gain = row
-        assert float(tree) >= float(chain) > 0
-        assert int(siblings) or gain == "0.0%"
-
-
 def test_host_time_covers_every_budget() -> None:
     _title, _header, *rows = printed(
         "host_time", "--vocabulary", "4096", "--depth", "4", "--users", "2", "--steps", "6"
@@ -140,20 +127,6 @@ def test_plain_decoding_is_held_against_the_library_s_own_loop() -> None:
         assert len(rounds) == 3 and header == ["localspec", "library", "ratio"]
         ratios = sorted(float(ours) / float(theirs) for ours, theirs, _ratio in rounds)
         assert float(last[-1]) == pytest.approx(ratios[1], abs=0.02)
-
-
-def test_corrections_are_measured_on_other_chats_than_they_learnt_from(tmp_path: Path) -> None:
-    prompts = tmp_path / "prompts.txt"
-    prompts.write_text("def f(x):\n---\nimport os\n---\nclass A:\n---\nx = 1", encoding="utf-8")
-    few = ["--learn", "2", "--chats", "2", "--long", "2", "--tokens", "10", "--long-tokens", "14"]
-    files = ["--model", PYCODE.target, "--draft", PYCODE.drafter, "--file", prompts]
-    header, *rows = printed("learning", *files, *few, "--costs", "GPU", "--threads", "1")
-    assert header[:4] == ["temp", "texts", "costs", "drafters"]
-    assert len(rows) == 2 * 2 * 3 * len(all_corrections())
-    baselines = [line for line in rows if "none" in line]
-    assert len(baselines) == 12
-    assert all(line[-3:] == ["+0.0%", "+0.0%", "+0.0%"] for line in baselines)
-    assert all(float(line[-4]) > 0 for line in rows)
 
 
 def test_cold_texts_beside_warm_ones() -> None:

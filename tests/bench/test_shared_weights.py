@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from fakes.mtp import write_target
 
-from localspec.bench.comparison import Comparison
 from localspec.bench.configurations import Sweep
 from localspec.bench.prompt_sets import Task
+from localspec.cli.demo_comparison import Comparison
 from localspec.engine.engine import Engine, load_with
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama.placement import ON_PROCESSOR

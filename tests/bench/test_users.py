@@ -11,15 +11,16 @@ from fakes.pycode import PYCODE
 
 from localspec.bench import users as measured
 from localspec.bench.configurations import PLAIN, LoadedSweep, Sweep, tokenize_prompts
-from localspec.bench.median import Median
 from localspec.bench.page import html_page
 from localspec.bench.prompt_sets import Task
 from localspec.bench.report import Conditions, build_report
 from localspec.bench.users import UsersRun, UserText, open_slots, run_users
 from localspec.bench.users_summary import summarise_users
 from localspec.bench.users_text import USER_COLUMNS, user_cells
+from localspec.bench.workload import Workload
 from localspec.engine.engine import Engine
 from localspec.errors import ModelLoadError
+from localspec.forecast.confidence import ConfidenceInterval
 from localspec.generation_config import GenerationConfig
 from localspec.loading import config
 from localspec.loading.config import RuntimeConfig
@@ -31,7 +32,7 @@ TOKENS = 12
 
 @pytest.fixture
 def sweep() -> Iterator[LoadedSweep]:
-    asked = Sweep(PYCODE.target, PYCODE.drafter, ["auto"], [None], several=True)
+    asked = Sweep(PYCODE.target, PYCODE.drafter, ["auto"], [None])
     with asked.load(RuntimeConfig(threads=1), TASKS, TOKENS) as loaded:
         yield loaded
 
@@ -40,16 +41,8 @@ def runs_of(sweep: LoadedSweep, *users: int, rounds: int = 2, **more: Any) -> li
     prompts = tokenize_prompts(sweep.plain, TASKS, TOKENS)
     options = {"max_tokens": TOKENS, "ignore_eos": True, "temperature": 0.8, "seed": None, **more}
     with open_slots(sweep, max(users)) as slots:
-        running = run_users(
-            sweep.configurations,
-            slots,
-            prompts,
-            users=users,
-            rounds=rounds,
-            options=options,
-            seed=5,
-            cancel=threading.Event(),
-        )
+        workload = Workload(prompts, rounds, options, seed=5)
+        running = run_users(sweep.configurations, slots, users, workload, threading.Event())
         return list(running)
 
 
@@ -120,15 +113,13 @@ def test_a_text_in_turn_waits_for_the_texts_before(sweep: LoadedSweep) -> None:
 
 def test_nothing_is_copied_from_an_earlier_text() -> None:
     # With one prompt all texts are the same greedy one, which a drafter that knew it would copy.
-    asked = Sweep(PYCODE.target, None, ["suffix"], [3], several=True)
+    asked = Sweep(PYCODE.target, None, ["suffix"], [3])
     with asked.load(RuntimeConfig(threads=1), TASKS[:1], TOKENS) as loaded:
         prompts = tokenize_prompts(loaded.plain, TASKS[:1], TOKENS)
         with open_slots(loaded, 2) as slots:
             options = {"max_tokens": TOKENS, "ignore_eos": True, "temperature": 0}
-            how = {"users": [2], "rounds": 2, "options": options, "seed": 1}
-            running = run_users(
-                loaded.configurations, slots, prompts, **how, cancel=threading.Event()
-            )
+            workload = Workload(prompts, 2, options, seed=1)
+            running = run_users(loaded.configurations, slots, [2], workload, threading.Event())
             suffix = [run for run in running if run.configuration != PLAIN]
     # In company a near tie may come out another way.
     texts = [text for run in suffix for text in run.in_turn]
@@ -181,16 +172,8 @@ def test_a_cancelled_run_is_not_yielded(sweep: LoadedSweep) -> None:
     cancel = threading.Event()
     prompts = tokenize_prompts(sweep.plain, TASKS, TOKENS)
     with open_slots(sweep, 2) as slots:
-        running = run_users(
-            sweep.configurations,
-            slots,
-            prompts,
-            users=[2],
-            rounds=3,
-            options={"max_tokens": TOKENS},
-            seed=1,
-            cancel=cancel,
-        )
+        workload = Workload(prompts, 3, {"max_tokens": TOKENS}, seed=1)
+        running = run_users(sweep.configurations, slots, [2], workload, cancel)
         assert next(running).users == 2
         cancel.set()
         assert list(running) == []
@@ -213,8 +196,8 @@ def test_figures_of_users() -> None:
         (1, PLAIN),
     ]
     figures = (plain.total, plain.total_in_turn, plain.ratio)
-    assert figures == (Median(2.0), Median(1.0), Median(2.0))
-    assert auto.plain_ratio == Median(2.0)
+    assert figures == (ConfidenceInterval(2.0), ConfidenceInterval(1.0), ConfidenceInterval(2.0))
+    assert auto.plain_ratio == ConfidenceInterval(2.0)
     assert (auto.runs, auto.tokens, auto.ratio.value) == (2, 16, 3.0)
     assert auto.each.value == 3.0
     assert auto.first_token.value == 1.0 and auto.first_token_in_turn.value == 1.5

@@ -15,12 +15,12 @@ import pytest
 from fakes.command_line import Done, Run
 
 from localspec.bench import default_sets, runner
-from localspec.bench.median import Median
 from localspec.bench.report_text import COLUMNS
 from localspec.cli import bench_choice
 from localspec.cli.bench_output import quick_target_line
 from localspec.cli.bench_table import printed_table
 from localspec.engine.generation import Result
+from localspec.forecast.confidence import ConfidenceInterval
 from localspec.models import registry
 from localspec.scaling.demo_pair import DemoPair
 from localspec.scaling.written_pair import written_pair
@@ -125,7 +125,7 @@ def test_verify_says_that_texts_are_equal(bench: Any, prompts: Path) -> None:
 
 
 def test_verify_notices_a_lie(bench: Any, prompts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = runner._generate
+    honest = runner.write_text
 
     def lying(configuration: Any, *args: Any) -> Result:
         result = honest(configuration, *args)
@@ -133,7 +133,7 @@ def test_verify_notices_a_lie(bench: Any, prompts: Path, monkeypatch: pytest.Mon
             result.token_ids[5] += 1
         return result
 
-    monkeypatch.setattr(runner, "_generate", lying)
+    monkeypatch.setattr(runner, "write_text", lying)
     options = (*QUICK, "--prompts", str(prompts), "--drafts", "ngram,lookup")
     done = bench(*options, "--verify", "--json")
     assert done.code == 7
@@ -256,8 +256,8 @@ def test_a_target_that_is_too_quick_is_named() -> None:
         return SimpleNamespace(
             set="all",
             configuration=name,
-            tokens_per_second=Median(speed),
-            ratio=Median(ratio),
+            tokens_per_second=ConfidenceInterval(speed),
+            ratio=ConfidenceInterval(ratio),
         )
 
     quick, slow = row("plain", 2000, 1), row("plain", 40, 1)

@@ -22,7 +22,6 @@ from fakes.served import wait_for
 
 from localspec.bench import server_process
 from localspec.bench.configurations import Configuration
-from localspec.bench.median import Median
 from localspec.bench.served import ServedRun, ServedText
 from localspec.bench.served_summary import fastest_peers, summarise_served
 from localspec.bench.served_text import SERVED_COLUMNS, fastest_peer_lines, served_cells
@@ -30,6 +29,7 @@ from localspec.bench.server_process import ServerFailed, running_server
 from localspec.bench.servers import OwnServer, ServedModel, peer_servers
 from localspec.drafters.spec import MTP
 from localspec.errors import InvalidValueError
+from localspec.forecast.confidence import ConfidenceInterval
 from localspec.llama.placement import Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.models import registry
@@ -238,11 +238,11 @@ def test_figures_of_servers() -> None:
     ]
     rows = summarise_served(runs)
     plain, auto, peer, ngram, *_alone = rows
-    assert (plain.total, plain.ours) == (Median(5.0), Median(2.0))
-    assert (auto.total.value, auto.plain_ratio, auto.ours) == (10.0, Median(2.0), None)
+    assert (plain.total, plain.ours) == (ConfidenceInterval(5.0), ConfidenceInterval(2.0))
+    assert (auto.total.value, auto.plain_ratio, auto.ours) == (10.0, ConfidenceInterval(2.0), None)
     assert (peer.runs, peer.tokens) == (2, 40)
     assert peer.ours and peer.ours.value == 2.0  # of 1.5 and 2.5
-    assert ngram.ours == Median(1.25)
+    assert ngram.ours == ConfidenceInterval(1.25)
     assert auto.each.value == 6.0 and auto.first_token.value == 0.5
     assert auto.acceptance_rate == 0.25
     assert [(row.users, row.configuration) for row in fastest_peers(rows)] == [

@@ -9,6 +9,7 @@ import os
 import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,6 @@ from fakes.llama_server import write_llama_server
 from fakes.llama_tool import TYPES, VERSION, write_llama_tool
 
 from localspec.bench.configurations import Configuration, LoadedConfiguration
-from localspec.bench.median import Median
 from localspec.bench.peer_drafts import PeerDraft
 from localspec.bench.peer_program import PeerProgram, peer_program
 from localspec.bench.prompt_sets import Task
@@ -32,10 +32,12 @@ from localspec.bench.tool_rounds import ToolLoad, run_beside_tool, tool_prompt
 from localspec.bench.tool_summary import summarise_beside_tool
 from localspec.bench.tool_text import DRAFT_COLUMNS, PROMPT_COLUMNS, draft_cells, prompt_cells
 from localspec.bench.tool_text import tool_lines as lines_of
+from localspec.bench.workload import Workload
 from localspec.drafters.spec import MTP
 from localspec.engine.engine import load
 from localspec.engine.prompt import TextPrompt
 from localspec.errors import InvalidValueError
+from localspec.forecast.confidence import ConfidenceInterval
 from localspec.llama import library
 from localspec.llama.model import Model
 from localspec.models import registry
@@ -294,13 +296,13 @@ def test_figures_beside_the_tool() -> None:
     first, second = found.prompts
     assert (first.best, first.plain, first.ours) == ("a:3", 2.5, 5.0)
     assert first.ratio.value == pytest.approx((1.0 + 1.1) / 4)
-    assert (second.best, second.ratio) == ("b", Median(0.75, 0.75, 0.75))
-    assert second.writing == Median(0.6, 0.6, 0.6)
+    assert (second.best, second.ratio) == ("b", ConfidenceInterval(0.75, 0.75, 0.75))
+    assert second.writing == ConfidenceInterval(0.6, 0.6, 0.6)
     assert found.lost == [first, second]
     a, b = found.drafts
     assert (a.runs, a.best_on, a.behind_on, b.best_on, b.behind_on) == (4, 1, 1, 1, 1)
     assert a.acceptance_rate == 0.25
-    assert found.best_one_drafts == "b" and found.best_one == Median(0.75, 0.75, 0.75)
+    assert found.best_one_drafts == "b" and found.best_one == ConfidenceInterval(0.75, 0.75, 0.75)
     ratio = best_ratio(runs, "auto")
     assert found.best_each == ratio and ratio
     assert ratio.value == pytest.approx((0.55 + 0.75) / 2)
@@ -314,8 +316,10 @@ def test_figures_beside_the_tool() -> None:
 
 
 def test_a_ratio_is_known_within_five_percent() -> None:
-    assert is_known(Median(2.0, 1.91, 2.09)) and not is_known(Median(2.0, 1.89, 2.0))
-    assert not is_known(Median(2.0)) and not is_known(None)
+    assert is_known(ConfidenceInterval(2.0, 1.91, 2.09)) and not is_known(
+        ConfidenceInterval(2.0, 1.89, 2.0)
+    )
+    assert not is_known(ConfidenceInterval(2.0)) and not is_known(None)
 
 
 class _Engine:
@@ -323,7 +327,12 @@ class _Engine:
 
     def __init__(self, seconds: Sequence[float]) -> None:
         self.seconds = iter(seconds)
-        self.drafter_set = SimpleNamespace(sequences={})
+        drafters = SimpleNamespace(sequences={}, drafters=[])
+        target = SimpleNamespace(truncate=lambda _length: None)
+        loaded = SimpleNamespace(drafter_set=drafters)
+        self.slot = SimpleNamespace(
+            lock=nullcontext(), stop=lambda: None, target=target, loaded=loaded
+        )
 
     def generate(self, _prompt: Any, *, max_tokens: int, **_options: Any) -> Any:
         counted = max_tokens == 10
@@ -350,8 +359,8 @@ def rounds_of(auto: Sequence[float], tool: _Tool, rounds: int) -> tuple[list[Too
     drafts = [PeerDraft(name, None, None) for name in ("good", "poor", "bad")]
     engine = cast("Any", _Engine(auto))
     ours = [LoadedConfiguration(Configuration("auto", "auto", None), engine)]
-    prompts = [([1], ToolPrompt("x", 1))]
-    load = ToolLoad(cast("Tool", tool), drafts, prompts, rounds, {"max_tokens": 10}, 0)
+    workload = Workload([[1]], rounds, {"max_tokens": 10}, 0)
+    load = ToolLoad(cast("Tool", tool), drafts, [ToolPrompt("x", 1)], workload)
     failed: list[str] = []
     runs = run_beside_tool(
         ours, load, threading.Event(), lambda draft, _error: failed.append(draft.name)

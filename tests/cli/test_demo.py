@@ -20,9 +20,9 @@ from fakes.command_line import Done, Run
 from fakes.terminal import COLUMNS, on_terminal
 from rich.console import Console
 
-from localspec.bench import Comparison
 from localspec.cli import demo_output, demo_screen
 from localspec.cli.chat import chat
+from localspec.cli.demo_comparison import Comparison
 from localspec.cli.demo_screen import Lines, Panes, legend, screen_for
 from localspec.cli.demo_tasks import demo_tasks
 from localspec.cli.output import Output

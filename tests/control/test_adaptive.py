@@ -426,7 +426,8 @@ def test_a_head_that_never_pays_is_no_longer_read(
 def test_it_is_explained_that_a_head_is_no_longer_read(clock: FakeClock) -> None:
     said: list[Explanation] = []
     machine = Machine(clock, "cpu")
-    policy = machine.policy(CostlyDrafter(clock, lambda: False, reading=0.1), explain=said.append)
+    policy = machine.policy(CostlyDrafter(clock, lambda: False, reading=0.1))
+    policy.explain = said.append
     list(machine.steps(policy, 300))
     assert said[0].reason != said[-1].reason == "a head that had not paid for long reads no more"
 
@@ -477,7 +478,8 @@ def test_another_head_is_read_again_in_another_text_if_little_is_missing(
 def test_every_step_is_explained(clock: FakeClock) -> None:
     said: list[Explanation] = []
     machine = Machine(clock, "gpu")
-    policy = machine.policy(CostlyDrafter(clock, coin(0.8)), explain=said.append)
+    policy = machine.policy(CostlyDrafter(clock, coin(0.8)))
+    policy.explain = said.append
     steps = list(machine.steps(policy, 200))
     assert len(said) == len(steps)
     for decision, (step, _) in zip(said, steps, strict=True):

@@ -13,10 +13,11 @@ from fakes.slow_changes import SlowChanges
 from localspec.control.cost_profile import CostProfile
 from localspec.control.pass_costs import PassCosts
 from localspec.control.width_changes import UNSETTLED
+from localspec.llama import pass_timing
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.placement import Placement
-from localspec.loading import calibration, loaded_drafter, threads
+from localspec.loading import cost_measurement, loaded_drafter, threads
 from localspec.loading.config import RuntimeConfig, threads_for
 
 
@@ -36,7 +37,7 @@ def with_change(change: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let passes on this GPU take so many plain passes longer when their rows change."""
     costs = {1: 1e-3, 2: 1.1e-3, 4: 1.3e-3, 8: 1.8e-3, 16: 2.2e-3}
     profile = CostProfile(costs, change=1e-3 * change)
-    monkeypatch.setattr(calibration, "_of_gpu", lambda _target: profile)
+    monkeypatch.setattr(cost_measurement, "_of_gpu", lambda _target: profile)
 
 
 @pytest.mark.parametrize("depth", [3, None])
@@ -93,25 +94,27 @@ def test_passes_are_measured_behind_others_as_wide(
     target_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = SlowChanges(lambda rows: 0.001 * (1 + rows / 10), (0.0004, 0.0016))
-    monkeypatch.setattr(calibration, "seconds_of_pass", lambda _context, rows: seconds(rows))
+    monkeypatch.setattr(cost_measurement, "seconds_of_pass", lambda _context, rows: seconds(rows))
     with single_sequence(target_model, n_ctx=64, threads=1) as context:
-        found = calibration._of_target(context)
+        found = cost_measurement.costs_of_target(context)
         assert found.passes[1] == pytest.approx(0.0011)
         assert found.passes[8] == pytest.approx(0.0018)
         assert found.change == pytest.approx(0.002)
-        assert len(found.passes) == len(calibration._WIDTHS)
-        monkeypatch.setattr(calibration, "seconds_of_pass", lambda _context, rows: 0.001 * rows)
-        assert calibration._of_target(context).change == 0.0
+        assert len(found.passes) == len(cost_measurement._WIDTHS)
+        monkeypatch.setattr(
+            cost_measurement, "seconds_of_pass", lambda _context, rows: 0.001 * rows
+        )
+        assert cost_measurement.costs_of_target(context).change == 0.0
 
 
 def test_a_draft_model_pays_for_longer_backlogs(
     target_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = SlowChanges(lambda _rows: 0.001, (0.003, 0.005))
-    monkeypatch.setattr(calibration, "seconds_of_pass", lambda _context, rows: seconds(rows))
-    monkeypatch.setattr(calibration, "_reading", lambda _context: 0.0001)
+    monkeypatch.setattr(cost_measurement, "seconds_of_pass", lambda _context, rows: seconds(rows))
+    monkeypatch.setattr(cost_measurement, "_reading", lambda _context: 0.0001)
     with single_sequence(target_model, n_ctx=64, threads=1) as context:
-        found = calibration.seconds_one_by_one(context)
+        found = cost_measurement.seconds_one_by_one(context)
     assert (found.further, found.change) == (pytest.approx(0.001), pytest.approx(0.01))
     cost = found.cost({1: 0.01, 4: 0.02})
     assert [cost.catch_up_seconds(backlog) for backlog in (1, 2)] == [0.0, 0.0]
@@ -127,9 +130,9 @@ def test_a_draft_model_pays_for_longer_backlogs(
 def test_a_slow_target_is_measured_at_a_few_widths(
     target_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration, "_BUDGET", 0.0)
+    monkeypatch.setattr(cost_measurement, "_BUDGET", 0.0)
     with single_sequence(target_model, n_ctx=64, threads=1) as context:
-        assert set(calibration._of_target(context).passes) == {1, 2, 4, 8}
+        assert set(cost_measurement.costs_of_target(context).passes) == {1, 2, 4, 8}
 
 
 def test_changes_are_not_measured_where_passes_take_long(
@@ -142,9 +145,10 @@ def test_changes_are_not_measured_where_passes_take_long(
         taken.append(rows)
         return 0.2 * rows
 
-    monkeypatch.setattr(calibration, "seconds_of_pass", seconds)
+    for module in (pass_timing, cost_measurement):
+        monkeypatch.setattr(module, "seconds_of_pass", seconds)
     with single_sequence(target_model, n_ctx=64, threads=1) as context:
-        found = calibration._of_target(context)
+        found = cost_measurement.costs_of_target(context)
     assert found.change == 0.0 and found.passes[1] == 0.2
     assert len(taken) < 4 * len(found.passes) + UNSETTLED + 2
 
@@ -161,10 +165,11 @@ def test_compiling_kernels_is_no_part_of_a_pass(
         now[0] += took
         return took
 
-    monkeypatch.setattr(calibration, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(calibration, "seconds_of_pass", seconds)
+    monkeypatch.setattr(cost_measurement, "perf_counter", lambda: now[0])
+    for module in (pass_timing, cost_measurement):
+        monkeypatch.setattr(module, "seconds_of_pass", seconds)
     with single_sequence(target_model, n_ctx=64, threads=1) as context:
-        found = calibration._of_target(context).passes
+        found = cost_measurement.costs_of_target(context).passes
     assert found == pytest.approx({rows: 0.1 * (1 + rows / 10) for rows in (1, 2, 4, 8)})
 
 
@@ -173,12 +178,12 @@ def test_a_gpu_that_is_slow_at_first_is_measured_again(
 ) -> None:
     seconds, taken = SlowChanges(lambda rows: 0.001 * (1 + rows / 10), (0.0004, 0.0016)), count()
     monkeypatch.setattr(
-        calibration,
+        cost_measurement,
         "seconds_of_pass",
         lambda _context, rows: seconds(rows) * (3 if next(taken) < 25 else 1),
     )
     with single_sequence(target_model, n_ctx=64, threads=1) as context:
-        found = calibration._of_target(context)
+        found = cost_measurement.costs_of_target(context)
     assert found.change == pytest.approx(0.002)
     assert all(
         took == pytest.approx(0.001 * (1 + rows / 10)) for rows, took in found.passes.items()
@@ -189,7 +194,7 @@ def test_what_a_change_costs_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     with_change(2.0, monkeypatch)
     with load(draft="auto", threads=1, context=256) as engine:
         assert engine.pass_costs and engine.pass_costs.keeps_width
-    monkeypatch.setattr(calibration, "_of_gpu", lambda _target: pytest.fail("measured again"))
+    monkeypatch.setattr(cost_measurement, "_of_gpu", lambda _target: pytest.fail("measured again"))
     with load(draft="auto", threads=1, context=256) as engine:
         assert engine.pass_costs and engine.pass_costs.keeps_width
 

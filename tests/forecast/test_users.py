@@ -15,6 +15,7 @@ from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine
 from localspec.forecast.answers import Answer
+from localspec.forecast.confidence import ConfidenceInterval
 from localspec.forecast.recorded_drafts import (
     DEEPEST_RECORD,
     RecordedDraft,
@@ -27,12 +28,12 @@ from localspec.forecast.timing import StepCosts, shared_decodes
 from localspec.forecast.users import (
     DEPTHS,
     Group,
-    GroupRatio,
     World,
     auto,
     best_depth,
     fixed,
     forecast_users,
+    group_ratio,
     simulate,
     world_of,
 )
@@ -215,7 +216,7 @@ def test_texts_whose_drafts_are_right_gain_most_at_the_deepest() -> None:
 def test_the_slowest_text_is_the_one_that_gains_least() -> None:
     rights = [list(range(39, -1, -1)), [0] * 40]
     plain, _, best = best_depth(forecast_users(world(rights), 2))
-    assert plain.slowest == plain.speed_up == GroupRatio(1.0)
+    assert plain.slowest == plain.speed_up == ConfidenceInterval(1.0)
     [before], [after] = (simulate(world(rights), 2, fixed(each)) for each in (0, best.depth or 0))
     assert best.slowest.value == pytest.approx(before.ended[1] / after.ended[1])
     assert best.speed_up.value == pytest.approx(before.seconds / after.seconds)
@@ -223,8 +224,8 @@ def test_the_slowest_text_is_the_one_that_gains_least() -> None:
 
 
 def test_an_interval_takes_three_groups() -> None:
-    assert GroupRatio.of([2.0, 3.0], [1.0, 1.0]) == GroupRatio(2.5)
-    three = GroupRatio.of([2.0, 3.0, 4.0], [1.0, 1.0, 1.0])
+    assert group_ratio([2.0, 3.0], [1.0, 1.0]) == ConfidenceInterval(2.5)
+    three = group_ratio([2.0, 3.0, 4.0], [1.0, 1.0, 1.0])
     assert three.value == 3 and three.low is not None and three.low < 3
 
 

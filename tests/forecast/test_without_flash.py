@@ -14,6 +14,7 @@ from localspec.engine.engine import Engine
 from localspec.errors import ModelLoadError
 from localspec.forecast import without_flash as module
 from localspec.forecast.without_flash import WIDTHS, without_flash
+from localspec.llama import pass_timing
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig
 
@@ -35,7 +36,8 @@ def test_without_over_with(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> N
         asked.append((off, rows, len(sequence.tokens)))
         return (0.5 if off else 1.0) * rows if rows > 1 else 1.0
 
-    monkeypatch.setattr(module, "seconds_of_pass", seconds)
+    for each in (module, pass_timing):
+        monkeypatch.setattr(each, "seconds_of_pass", seconds)
     found = without_flash(engine, TEXT)
     assert found and found.tokens == len(TEXT)
     assert found.passes == {1: 1.0, 4: 0.5, 8: 0.5} and found.reading > 0

@@ -15,21 +15,21 @@ from fakes.pycode import load
 from localspec.control.cost_profile import CostProfile
 from localspec.control.pass_costs import PassCosts
 from localspec.control.recent_median import ENOUGH
+from localspec.llama import pass_timing
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rollback import SNAPSHOTS
 from localspec.llama.sequence import KVSequence
 from localspec.llama.shared_context import SharedContext
-from localspec.loading import calibration, loader
-from localspec.loading.calibration import (
-    Measured,
-    calibrate,
+from localspec.loading import calibration, cost_measurement, loader
+from localspec.loading.calibration import Measured, calibrate
+from localspec.loading.config import RuntimeConfig
+from localspec.loading.cost_measurement import (
     seconds_beside_text,
     seconds_in_one_pass,
     seconds_one_by_one,
 )
-from localspec.loading.config import RuntimeConfig
 from localspec.utils.busy_cores import BusyCores
 from localspec.utils.paths import cache_folder
 
@@ -95,7 +95,7 @@ def test_a_pass_that_seems_slower_than_a_wider_one_is_measured_again(
         # Slow passes are measured twice: both of width 4 meet another program.
         return width * (3.0 if width == 4 and calls.count(4) <= 2 else 1.0)
 
-    monkeypatch.setattr(calibration, "seconds_of_pass", seconds)
+    monkeypatch.setattr(cost_measurement, "seconds_of_pass", seconds)
     passes = calibrate(make_context(target_model), {}, RuntimeConfig()).passes
     assert passes == {width: width for width in passes}
     assert calls.count(4) == 4 and calls.count(1) == 2
@@ -125,7 +125,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 def test_measuring_stops_at_its_budget(
     make_context: Make, target_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration, "_BUDGET", 0.0)
+    monkeypatch.setattr(cost_measurement, "_BUDGET", 0.0)
     assert calibrate(make_context(target_model), {}, RuntimeConfig()).passes.keys() == {1, 2, 4, 8}
 
 
@@ -150,8 +150,8 @@ def test_the_wide_passes_of_a_slow_target_are_measured_once(
         return took
 
     target = make_context(target_model)
-    monkeypatch.setattr(calibration, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(calibration, "seconds_of_pass", seconds)
+    monkeypatch.setattr(cost_measurement, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(cost_measurement, "seconds_of_pass", seconds)
     passes = calibrate(target, {}, RuntimeConfig()).passes
     assert calls == widths
     assert passes == pytest.approx({width: of_row * (2 + width / 4) for width in (1, 2, 4, 8)})
@@ -167,7 +167,7 @@ def test_a_small_context_is_measured_as_far_as_it_reaches(
 @pytest.mark.parametrize(("usual", "times"), [(0.001, 5), (0.1, 2)])
 def test_a_first_pass_that_was_slow_does_not_count(usual: float, times: int) -> None:
     took = iter([3.0, *[usual] * 9])
-    assert calibration.least_seconds(lambda: next(took)) == usual
+    assert pass_timing.least_seconds(lambda: next(took)) == usual
     assert len([*took]) == 10 - times
 
 
@@ -184,7 +184,7 @@ def test_reading_is_measured_with_many_tokens_where_few_are_quick(
     """A GPU takes as long for few tokens as for many; on a CPU each token takes time."""
     of_pass, of_token = costs
     monkeypatch.setattr(
-        calibration, "_seconds_of_reading", lambda _context, count: of_pass + count * of_token
+        cost_measurement, "_seconds_of_reading", lambda _context, count: of_pass + count * of_token
     )
     measured = seconds_one_by_one(make_context(drafter_model, n_ctx=600))
     assert measured.reading == pytest.approx(expected)

@@ -10,7 +10,7 @@ from fakes import eagle3, mtp
 from fakes.matrix_heads import write_medusa
 from fakes.pycode import load
 
-from localspec.bench import Comparison
+from localspec.cli.demo_comparison import Comparison
 from localspec.control.candidate import Candidate
 from localspec.control.cost_profile import CostProfile
 from localspec.conversation.events import Notice

@@ -111,8 +111,8 @@ def test_a_stream_that_ends_before_its_first_token_has_a_beginning() -> None:
         return Asked((), GenerationConfig())
 
     service: Any = SimpleNamespace(
-        name=MODEL, usual={}, require_model=lambda _: None, engine=SimpleNamespace(context=512),
-        tokens=None, chat=chat, reply=reply,
+        name=MODEL, require_model=lambda _: None, engine=SimpleNamespace(context=512),
+        settings_of=lambda *_body, **_given: GenerationConfig(), chat=chat, reply=reply,
     )  # fmt: skip
     request = anthropic_messages.read(Fields({"messages": QUESTION, "max_tokens": 4}), service)
 

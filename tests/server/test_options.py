@@ -25,8 +25,7 @@ def tokens(text: str) -> list[int]:
 
 
 SERVICE: Any = SimpleNamespace(
-    usual={},
-    tokens=tokens,
+    settings_of=lambda body, **given: settings_of(body, {}, tokens, **given),
     require_model=lambda _: None,
     engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
 )
@@ -174,8 +173,8 @@ def test_a_schema_beside_the_other_members() -> None:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
     body = Fields({"json_schema": schema, "messages": QUESTION, "input": "x", "max_tokens": 4})
     for settings in (
-        openai_chat.read(body, SERVICE).settings,
-        openai_responses.read(body, SERVICE, StoredResponses()).settings,
+        openai_chat.read(body, SERVICE).chat.settings,
+        openai_responses.read(body, SERVICE, StoredResponses()).chat.settings,
         anthropic_messages.read(body, SERVICE).settings,
     ):
         assert json.loads(settings.schema or "") == schema

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
 from localspec.server import openai_chat, openai_responses, rendering
 from localspec.server.anthropic_messages import read as read_messages
 from localspec.server.fields import Fields
@@ -22,9 +23,8 @@ LEVELS = """{%- if reasoning_effort is defined
 {%- if messages[-1].content == 'bad' %}{{ raise_exception('Bad words.') }}{% endif %}
 {{- reasoning_effort | default('free') }}"""
 SERVICE: Any = SimpleNamespace(
-    usual={},
     require_model=lambda _: None,
-    tokens=None,
+    settings_of=lambda *_body, **_given: GenerationConfig(),
     engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
 )
 
@@ -44,8 +44,8 @@ def options_of_all(effort: str) -> list[Any]:
     response = {"input": "ls", "reasoning": {"effort": effort}}
     message = {"messages": QUESTION, "max_tokens": 4, "output_config": {"effort": effort}}
     return [
-        openai_chat.read(Fields(chat), SERVICE).template_options,
-        openai_responses.read(Fields(response), SERVICE, StoredResponses()).template_options,
+        openai_chat.read(Fields(chat), SERVICE).chat.template_options,
+        openai_responses.read(Fields(response), SERVICE, StoredResponses()).chat.template_options,
         read_messages(Fields(message), SERVICE).template_options,
     ]
 
@@ -94,7 +94,7 @@ def test_what_stands_in_is_said_and_found_once(
 
 def test_a_variable_that_the_client_names_is_given_as_it_is() -> None:
     body = {"messages": QUESTION, "chat_template_kwargs": {"reasoning_effort": "high"}}
-    options = openai_chat.read(Fields(body), SERVICE).template_options
+    options = openai_chat.read(Fields(body), SERVICE).chat.template_options
     with pytest.raises(InvalidValueError, match="Unexpected reasoning effort"):
         render_chat(model(LEVELS), QUESTION, None, options)
 

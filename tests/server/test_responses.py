@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 
 from localspec.engine.engine import Engine
 from localspec.errors import LocalspecError
+from localspec.generation_config import GenerationConfig
 from localspec.server import openai_responses
 from localspec.server.fields import Fields
 from localspec.server.stored_responses import StoredResponses
@@ -149,9 +150,8 @@ def test_a_stream_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openai_responses, "_lines", lines)
     service: Any = SimpleNamespace(
         name=MODEL,
-        usual={},
         require_model=lambda _: None,
-        tokens=None,
+        settings_of=lambda *_body, **_given: GenerationConfig(),
         engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
     )
     request = openai_responses.read(Fields({"input": "x"}), service, StoredResponses())

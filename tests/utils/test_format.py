@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from localspec.utils.format import ago, format_bytes, format_count, printable
+from localspec.utils.format import ago, counted, format_bytes, format_count, printable
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,8 @@ def test_times(seconds: float, text: str) -> None:
 def test_foreign_text_cannot_move_the_cursor() -> None:
     assert printable("é\x1b[2J\n") == "é?[2J?"
     assert printable("a\r\n\tb", also="\n\t", instead="_") == "a_\n\tb"
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, "0 users"), (1, "1 user"), (2, "2 users")])
+def test_a_number_has_its_noun(number: int, said: str) -> None:
+    assert counted(number, "user") == said

@@ -23,7 +23,7 @@ from localspec.bench.experiments.command_line import (
     argument_parser,
     command_again,
 )
-from localspec.bench.median import Median
+from localspec.bench.median import median_of
 from localspec.bench.prompt_sets import SETS, load_tasks
 from localspec.engine.engine import Engine, load
 
@@ -132,7 +132,7 @@ def main() -> None:
             for text, (cold, warm) in enumerate(_round(options, Path(folder), seed)):
                 ratios[text].append(cold / warm)
                 table.print_row(seed + 1, text + 1, cold, warm, cold / warm)
-    found = Median.of(ratios)
+    found = median_of(ratios)
     interval = "" if found.low is None else f" ({found.low:.2f} to {found.high:.2f})"
     print(f"cold / warm: median {found.value:.2f}{interval}")
 

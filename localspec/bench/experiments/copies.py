@@ -16,7 +16,6 @@ from itertools import islice
 from pathlib import Path
 
 from localspec.bench.experiments.command_line import Table, add_model_options, argument_parser
-from localspec.bench.experiments.corrections import Correction
 from localspec.bench.experiments.edited_texts import (
     EDITS,
     RECORDS,
@@ -25,17 +24,19 @@ from localspec.bench.experiments.edited_texts import (
     edited_folders,
     edited_records,
 )
-from localspec.bench.experiments.learning import MODEL, Recorder, prompts_for, step_costs
-from localspec.bench.experiments.recorded_drafter import RecordedDrafter, Recording
+from localspec.bench.experiments.recorded_drafter import RecordedDrafter, Recording, recorded
 from localspec.bench.experiments.simulated_drafter import COSTS
-from localspec.bench.prompt_sets import SETS, bundled_tasks
+from localspec.bench.prompt_sets import SETS, TERMINAL, bundled_tasks, default_sets, read_tasks
+from localspec.control.drafter_cost import DrafterCost
+from localspec.distillation.prompt_set import general_prompts, terminal_prompts
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
+from localspec.engine.prompt import Prompt
 from localspec.forecast.answers import Answer
 from localspec.forecast.confidence import ratio_interval
 from localspec.forecast.simulated_run import SimulatedRun
 from localspec.forecast.simulation import Simulation
-from localspec.generation_config import GenerationConfig
+from localspec.forecast.timing import StepCosts
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
@@ -44,6 +45,10 @@ from localspec.stats import Stats
 
 MACHINES = "Q4_0 A", "F16 A", "GPU"
 _TEMPERATURES = 0.0, 0.8
+# In plain passes of one row: a drafted token, a token of the prompt that the draft model reads, and
+# a proposal of `suffix`. The host's own time is left out.
+_DRAFT, _READING, _COPYING = 0.05, 0.005, 0.0001
+_MODEL = "model"
 
 
 def played(
@@ -51,17 +56,26 @@ def played(
 ) -> list[float]:
     """The seconds of each answer; the policy and the drafters learn from one to the next.
 
-    beside: what both models said in these answers; without it no draft model is beside `suffix`.
+    beside: what a draft model said in these answers; without it no draft model is beside `suffix`.
     """
-    model = RecordedDrafter(MODEL, Correction())
+    model = RecordedDrafter(_MODEL)
     drafters: list[Drafter] = [suffix, model] if beside else [suffix]
-    simulation = Simulation(drafters, step_costs(machine), {})
+    simulation = Simulation(drafters, _step_costs(machine), {})
     seconds = []
     for place, answer in enumerate(answers):
         if beside:
             model.record(beside[place])
         seconds.append(SimulatedRun.of(simulation.run(answer)).seconds)
     return seconds
+
+
+def _step_costs(machine: str) -> StepCosts:
+    """The costs of a machine of COSTS, with those of a draft model and of `suffix`."""
+    drafters = {
+        _MODEL: DrafterCost(_DRAFT, _DRAFT, _READING),
+        Suffix.name: DrafterCost(_COPYING),
+    }
+    return StepCosts(dict(COSTS[machine]), 0.0, 0.0, drafters)
 
 
 def _suffix(*, differences: bool = True, past: Sequence[Sequence[int]] = ()) -> Suffix:
@@ -82,23 +96,49 @@ def known_answer(engine: Engine, prompt: str, text: str) -> Answer:
 
 
 def _written(
-    engine: Engine, name: str, temperature: float, tokens: int, *, long: bool
+    engine: Engine,
+    prompt: Prompt,
+    seed: int,
+    temperature: float,
+    tokens: int,
+    *,
+    long: bool = False,
+) -> Answer:
+    """The target's answer, written plainly; a long one has exactly so many tokens."""
+    running = engine.stream(
+        prompt,
+        max_tokens=tokens,
+        seed=seed,
+        temperature=temperature,
+        depth=0,
+        logprobs=False,
+        ignore_eos=long,
+    )
+    ids, written = list(running.prompt), running.result()
+    sampler = engine.slot.sampler(running.settings, len(ids))
+    limit = min(tokens, engine.context - len(ids))
+    return Answer(ids, written.token_ids, limit, sampler, written.stats)
+
+
+def _answers(
+    engine: Engine, name: str, temperature: float, tokens: int, *, long: bool = False
 ) -> list[Answer]:
-    """The target's answers to the prompts of a set; long ones have exactly so many tokens."""
-    found = []
-    for task in bundled_tasks(name):
-        running = engine.stream(
-            task.prompt_for(engine),
-            max_tokens=tokens,
-            seed=task.number,
-            temperature=temperature,
-            logprobs=False,
-            ignore_eos=long,
-        )
-        prompt, written = list(running.prompt), running.result()
-        sampler = engine.slot.sampler(running.settings, len(prompt))
-        found.append(Answer(prompt, written.token_ids, tokens, sampler, written.stats))
-    return found
+    """The target's answers to the prompts of a set."""
+    return [
+        _written(engine, task.prompt_for(engine), task.number, temperature, tokens, long=long)
+        for task in bundled_tasks(name)
+    ]
+
+
+def _prompts(target: Path, file: Path | None) -> list[Prompt]:
+    """The prompts of a file; without one, those that a target's drafters are trained with."""
+    if file:
+        tasks = read_tasks(file, "--file")
+        return [task.content if isinstance(task.content, str) else list(task.content)
+                for task in tasks]  # fmt: skip
+    own = default_sets(target) == [TERMINAL]
+    texts = terminal_prompts() if own else general_prompts()
+    return [[{"role": "user", "content": text}] for text in texts]
 
 
 def _texts(engine: Engine, options: argparse.Namespace) -> Iterator[tuple[str, list[Answer]]]:
@@ -111,10 +151,10 @@ def _texts(engine: Engine, options: argparse.Namespace) -> Iterator[tuple[str, l
         else:
             for temperature in _TEMPERATURES:
                 title = f"{name} at {temperature}"
-                yield title, _written(engine, name, temperature, options.tokens, long=False)
+                yield title, _answers(engine, name, temperature, options.tokens)
     for name in options.long:
         for temperature in _TEMPERATURES:
-            answers = _written(engine, name, temperature, options.long_tokens, long=True)
+            answers = _answers(engine, name, temperature, options.long_tokens, long=True)
             yield f"long {name} at {temperature}", answers
     if options.versions:
         yield "versions", _known(engine, edited_folders(*options.versions), options.texts)
@@ -172,7 +212,7 @@ class Gains:
         """Print a row. before, after: the seconds of each answer, without and with more copies."""
         tokens = sum(len(each.tokens) for each in answers)
         gain = ratio_interval(before, after)
-        ends = (each - 1 for each in (gain.value, gain.low, gain.high))
+        ends = (each - 1 for each in (gain.value, gain.low, gain.high) if each)
         speeds = (tokens / sum(each) for each in (before, after))
         self._table.print_row(title, len(answers), tokens, machine, *speeds, *ends)
 
@@ -188,22 +228,20 @@ def _print_differences(gains: Gains, options: argparse.Namespace) -> None:
 
 
 def _print_chats(gains: Gains, options: argparse.Namespace) -> None:
-    prompts = prompts_for(options.model, options.file)[: options.earlier + options.chats]
+    prompts = _prompts(options.model, options.file)[: options.earlier + options.chats]
     with load(options.model, str(options.draft), threads=options.threads) as engine:
         [small] = engine.drafter_set.sequences.values()
         for temperature in _TEMPERATURES:
-            with engine.slot.new_context(GenerationConfig.of(temperature=temperature)) as context:
-                recorder = Recorder(engine, context, small)
-                recordings = [
-                    recorder.record(prompt, seed, temperature, options.tokens, long=False)
-                    for seed, prompt in enumerate(prompts)
-                ]
-            past = [each.answer.text for each in recordings[: options.earlier]]
-            measured = recordings[options.earlier :]
-            answers = [each.answer for each in measured]
+            written = [
+                _written(engine, prompt, seed, temperature, options.tokens)
+                for seed, prompt in enumerate(prompts)
+            ]
+            past = [each.text for each in written[: options.earlier]]
+            answers = written[options.earlier :]
+            measured = [recorded(small, each, engine.model.n_vocab) for each in answers]
             for machine in options.costs:
                 for beside in ([], measured):
-                    drafters = f"suffix,{MODEL}" if beside else "suffix"
+                    drafters = f"suffix,{_MODEL}" if beside else "suffix"
                     before, after = (
                         played(machine, _suffix(past=each), answers, beside) for each in ([], past)
                     )

@@ -176,7 +176,7 @@ def _cells(seen: _Measured | Prediction | None) -> list[object]:
     if not seen:
         return []
     steps = seen.tokens_per_step
-    return [seen.acceptance.value, f"{steps.value:.3f} ±{steps.high - steps.value:5.3f}"]
+    return [seen.acceptance.value, f"{steps.value:.3f} ({steps})"]
 
 
 def _print_rows(table: Table, engines: Mapping[str, Engine], depth: int, work: Workload) -> None:

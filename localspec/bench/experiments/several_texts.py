@@ -19,7 +19,7 @@ from localspec.engine.engine import Engine, load
 from localspec.engine.generation import Generation, Result
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig
-from localspec.llama.batch_invariance import typical_seconds
+from localspec.llama.pass_timing import typical_seconds
 
 _NAMES = ("add", "heapify", "parse_line", "window", "sort", "walk", "fill", "cut")
 _Run = tuple[Generation, Result]

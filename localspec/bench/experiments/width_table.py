@@ -22,8 +22,9 @@ import numpy as np
 from localspec.bench.experiments.command_line import Table, add_model_options, argument_parser
 from localspec.bench.prompt_sets import bundled_tasks
 from localspec.engine.engine import Engine, load
-from localspec.llama.batch_invariance import logits_by, probe, probe_uniform, typical_seconds
+from localspec.llama.batch_invariance import logits_by, probe, probe_uniform
 from localspec.llama.devices import computes_on_gpu
+from localspec.llama.pass_timing import typical_seconds
 from localspec.llama.sequence import KVSequence
 
 WIDEST = 16

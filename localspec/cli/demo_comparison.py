@@ -1,4 +1,4 @@
-"""Comparison: plain and speculative decoding of one prompt, one after the other."""
+"""Demo comparison: plain and speculative decoding of one prompt, one after the other."""
 
 import threading
 from collections.abc import Iterator

@@ -1,0 +1,23 @@
+"""Chat: a conversation to answer, whatever protocol it came by."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from localspec.generation_config import GenerationConfig
+from localspec.server.tool_use import ToolUse
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """Messages, and how to answer them.
+
+    template_options: variables of the chat template. thinking_budget: as of `Service`; None: the
+    server's.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    settings: GenerationConfig
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+    thinking_budget: int | None = None
+    tools: ToolUse = field(default_factory=ToolUse)
