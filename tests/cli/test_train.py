@@ -277,7 +277,7 @@ def test_ctrl_c_while_torch_computes(
     from localspec.training import draft_model_kind
 
     def interrupted(*_: object) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         pytest.fail("it goes on")
 
     monkeypatch.setattr(texts, "ANSWER", 24)
@@ -293,3 +293,17 @@ def test_ctrl_c_while_torch_computes(
         done.lines[-1],
     )
     assert kept and int(kept[1]) > 100
+
+
+@pytest.mark.skipif(not TORCH, reason="torch is not installed")
+def test_ctrl_c_while_the_target_loads(
+    cli: Run, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **_options: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it goes on")
+
+    monkeypatch.setattr("localspec.distillation.material.load", interrupted)
+    done = cli("train", str(target), *QUICK)
+    assert done.code == 130
+    assert done.lines == [f"localspec: {stopped_text(0)}"]
