@@ -12,9 +12,9 @@ def with_defaults(options: LaunchOptions, archive: Archive) -> LaunchOptions:
     """Fill in what was not given.
 
     A resumed session keeps its sampling, its reasoning, what it does when the context is full and,
-    with its model, its chat template, its cache types and rotations, and its drafters. Else the
-    model is the one that was used last. A model that is not on this disk any more becomes the
-    bundled pair.
+    with its model, its chat template, its context size, its cache types and rotations, and its
+    drafters. Else the model is the one that was used last. A model that is not on this disk any
+    more becomes the bundled pair.
     """
     kept, own = SessionSettings(), None
     if options.session:

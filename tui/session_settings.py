@@ -16,7 +16,8 @@ from localspec_tui.row_values import UNREADABLE
 
 ROTATIONS = ("rope_scaling", "rope_scale", "rope_freq_base", "yarn_orig_ctx", "draft_rope_scale")
 # Options of `localspec.load` that a session keeps. Who names one of a group means all of it.
-_GROUPS = (("kv_type",), ("drafter_kv_type",), ROTATIONS)
+_GROUPS = (("context",), ("kv_type",), ("drafter_kv_type",), ROTATIONS)
+_OPTIONS = {"context": "ctx", "drafter_kv_type": "draft-kv-type"}
 KEPT = frozenset(name for group in _GROUPS for name in group)
 
 
@@ -27,7 +28,8 @@ class SessionSettings:
     sampling: options of GenerationConfig that are not the default. drop_oldest: whether the oldest
     turns are dropped when the context is full; if not, the answer stops. session_options: other
     options of Session, such as `thinking_budget`. chat_template: in place of the model's own.
-    runtime: options of `localspec.load` that change the text, those of KEPT; empty if not known.
+    runtime: options of `localspec.load` that change the text or how long it may be, those of KEPT;
+    empty if not known.
     """
 
     draft: str | None = None
@@ -114,8 +116,12 @@ def _runtime(found: object) -> dict[str, Any]:
 
 
 def kept_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the options of `localspec.load` that a session keeps."""
-    return {name: value for name, value in options.items() if name in KEPT}
+    """Those of the options of `localspec.load` that a session keeps.
+
+    A context that nobody has named is none of them: it is that of the model, or of the settings.
+    """
+    found = {name: value for name, value in options.items() if name in KEPT}
+    return found if found.get("context") else {k: v for k, v in found.items() if k != "context"}
 
 
 def named_with(names: frozenset[str]) -> frozenset[str]:
@@ -136,7 +142,7 @@ def in_words(runtime: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def _words(runtime: Mapping[str, Any], group: tuple[str, ...]) -> Iterator[str]:
     given = {name: runtime[name] for name in group if runtime.get(name) is not None}
     for name, value in given.items():
-        option = name.replace("drafter_", "draft_").replace("_", "-")
+        option = _OPTIONS.get(name, name.replace("_", "-"))
         yield f"--{option} {value if isinstance(value, str) else f'{value:.10g}'}"
     if not given:
         yield "--rope-scaling model"

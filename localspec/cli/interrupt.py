@@ -69,15 +69,20 @@ def exit_at_once(_signal: int, _frame: object) -> None:
     os._exit(INTERRUPTED)
 
 
-def cancel_first(cancel: threading.Event) -> Handler:
+def cancel_first(
+    cancel: threading.Event, is_abortable: Callable[[], bool] = lambda: False
+) -> Handler:
     """Return a handler that sets `cancel` at the first Ctrl-C and ends the program at the second.
 
-    The text that is being generated ends within a step of `cancel` being set.
+    The text that is being generated ends within a step of `cancel` being set. is_abortable: whether
+    nobody looks at `cancel` just now, so that the first one raises KeyboardInterrupt, too.
     """
 
     def handle(_signal: int, _frame: object) -> None:
         if cancel.is_set():
             raise KeyboardInterrupt
         cancel.set()
+        if is_abortable():
+            raise KeyboardInterrupt
 
     return handle

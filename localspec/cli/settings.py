@@ -19,13 +19,13 @@ from click.core import ParameterSource
 from localspec.cli.output import write_note
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.llama.placement import LOAD_MODES, SPLIT_MODES
+from localspec.llama.rope_bounds import LEAST_BASE, MOST_BASE, MOST_CONTEXT, MOST_SCALE
 from localspec.utils.paths import config_folder
 from localspec.utils.similar_names import did_you_mean
 from localspec.utils.toml_file import parse_toml, read_text
 
 Value = str | int | float
-# As in llama.rope, and in memory.kv_types, which take long to import.
-_MOST_SCALE, _MOST_BASE, _MOST_CONTEXT = 1000, 1e12, 2**31 - 1
+# As in memory.kv_types, which takes long to import.
 _KV_TYPES = ("f16", "bf16", "f32", "q8_0", "q4_0")
 _REAL = re.compile(r"\d+\.?\d*(e\+?\d+)?", re.IGNORECASE)
 # Values of --draft that need no model.
@@ -37,10 +37,10 @@ class Setting:
     """An option that can be set for good.
 
     name: its key in config.toml. default: what it is where nobody sets it, in words. least: the
-    smallest number; None: the value is a text. most: the largest one; None: no limit. is_whole:
-    whether the number must be. choices: the texts there are; () is any.
-    of_two: whether the value may be two of them with a slash between. parameter: the name of the
-    option's value in a command, where that is another one.
+    smallest number; None: the value is a text. is_above: numbers are larger than `least`. most: the
+    largest one; None: no limit. is_whole: whether the number must be. choices: the texts there are;
+    () is any. of_two: whether the value may be two of them with a slash between. parameter: the
+    name of the option's value in a command, where that is another one.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Setting:
     of_two: bool = False
     parameter: str = ""
     is_whole: bool = True
+    is_above: bool = False
     most: float | None = None
 
     @property
@@ -68,7 +69,9 @@ class Setting:
             kinds = (int,) if self.is_whole else (int, float)
             most = math.inf if self.most is None else self.most
             fits = type(value) in kinds and self.least <= value <= most
-            wanted = f"a {'whole ' if self.is_whole else ''}number of at least {self.least}"
+            fits = fits and not (self.is_above and value == self.least)
+            bound = "above" if self.is_above else "of at least"
+            wanted = f"a {'whole ' if self.is_whole else ''}number {bound} {self.least}"
             wanted += "" if self.most is None else f" and at most {self.most:.10g}"
         else:
             fits = isinstance(value, str) and bool(value) and self._may_be(value)
@@ -104,15 +107,22 @@ SETTINGS = {
         Setting("draft", "auto"),
         Setting("ctx", "the model's, at most 8192", 2, parameter="context"),
         Setting("rope_scaling", "the GGUF's", choices=("none", "linear", "yarn")),
-        Setting("rope_scale", "the GGUF's", 1, is_whole=False, most=_MOST_SCALE),
-        Setting("rope_freq_base", "the GGUF's", 2, is_whole=False, most=_MOST_BASE),
-        Setting("yarn_orig_ctx", "the GGUF's", 2, most=_MOST_CONTEXT),
+        Setting("rope_scale", "the GGUF's", 1, is_whole=False, most=MOST_SCALE),
+        Setting(
+            "rope_freq_base",
+            "the GGUF's",
+            LEAST_BASE,
+            is_above=True,
+            is_whole=False,
+            most=MOST_BASE,
+        ),
+        Setting("yarn_orig_ctx", "the GGUF's", 2, most=MOST_CONTEXT),
         Setting(
             "draft_rope_scale",
             "the target's, if made for equal contexts",
             1,
             is_whole=False,
-            most=_MOST_SCALE,
+            most=MOST_SCALE,
         ),
         Setting("threads", "by model size, at most one per fast core", 1),
         Setting("ubatch", "512, or 2048 for experts beside a GPU", 64),

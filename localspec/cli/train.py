@@ -13,7 +13,7 @@ from localspec.cli.interrupt import cancel_first, on_interrupt
 from localspec.cli.options import context_option, gpu_layers_option, stacked, threads_option
 from localspec.cli.output import Output
 from localspec.cli.page_file import PageFile
-from localspec.cli.train_output import TrainingProgress, trained_record, trained_text
+from localspec.cli.train_output import TrainingProgress, stopped_text, trained_record, trained_text
 from localspec.cli.train_page import train_page
 from localspec.cli.train_texts import prompts_from
 from localspec.distillation.material import TextSource
@@ -143,12 +143,12 @@ def train_command(*, target: str, as_json: bool, report: str | None, **options: 
     request, cancel = _request(locate(target), **options), threading.Event()
     progress = TrainingProgress()
     training = OwnTraining(request, progress, progress.say, cancel)
-    with on_interrupt(cancel_first(cancel)):
+    with on_interrupt(cancel_first(cancel, lambda: training.abortable.is_running)):
         try:
             done = training.run()
         except Stopped:
             progress.end()
-            output.note("stopped; the texts that were written are kept: --resume goes on")
+            output.note(stopped_text(training.kept))
             return INTERRUPTED
         finally:
             progress.end()

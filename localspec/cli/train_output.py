@@ -65,6 +65,15 @@ def progress_line(progress: "Progress") -> str:
     )
 
 
+def stopped_text(kept: int) -> str:
+    """The line of a training that was stopped before it had learnt. kept: tokens of answers."""
+    if not kept:
+        return "stopped: there is nothing new to keep; give the same command again"
+    return (
+        f"stopped; {kept:,} tokens of answers are kept, and what was read of them: --resume goes on"
+    )
+
+
 def trained_text(done: "Trained") -> list[str]:
     """The lines at the end."""
     rates = [each[0] for each in done.history]

@@ -24,7 +24,7 @@ from localspec.cli.trim_progress import TrimProgress
 from localspec.conversion.draft_trial import DraftTrial, try_drafts
 from localspec.conversion.target import Target
 from localspec.conversion.token_counts import Counts, count_ids, count_texts, texts_in
-from localspec.conversion.trim import DraftHead, needed_tokens, trim
+from localspec.conversion.trim import DraftHead, add_trimmed, needed_tokens, trim
 from localspec.engine.engine import Engine, load
 from localspec.engine.prompt import Prompt
 from localspec.errors import InvalidValueError
@@ -112,12 +112,16 @@ def trim_command(
             done = trim(draft, counts, needed, tokens, Path(out) if out else None)
             output.note(f"measuring both heads, with {len(prompts)} of the prompts")
             before, after = _trials(engine, done.path, prompts, progress)
+            plain = engine.plain_seconds or 0.0
+    is_taken = add_trimmed(done, draft, before, after, plain)
     if as_json:
         output.record(trim_record(done, before, after))
     else:
         for line in trim_text(done, before, after):
             output.note(line)
         output.data(f"{done.path}\n")
+    if is_taken:
+        output.note("--draft auto takes it for this model from now on")
     command = ["localspec", "generate", "-m", target, "--draft", str(done.path)]
     output.note(f"next: {command_line(command)}")
 

@@ -9,13 +9,14 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.conversion.convert import RECIPE, is_here, new_file
+from localspec.conversion.draft_trial import DraftTrial
 from localspec.conversion.draft_vocabulary import D2T, Ids, d2t_tensor
 from localspec.conversion.target import Target
 from localspec.errors import InvalidValueError, ModelLoadError
@@ -29,7 +30,8 @@ from localspec.gguf.weights import Weights
 from localspec.gguf.writer import Bytes, TensorData, TensorType, write_gguf
 from localspec.hub.store import repository_of
 from localspec.loading.fingerprints import fingerprint
-from localspec.models.trained_drafters import default_folder
+from localspec.models.own_drafters import own_drafters
+from localspec.models.trained_drafters import TrainedDrafter, add_trained, default_folder
 
 TRIMMABLE = (EAGLE3, DFLASH, DFLASH2, DSPARK)
 SOURCE = "localspec.trimmed.source"
@@ -144,6 +146,28 @@ def trim(
     if found.written:
         _write(head, rows, path, recipe)
     return found
+
+
+def add_trimmed(
+    done: Trimmed, head: DraftHead, before: DraftTrial, after: DraftTrial, plain: float
+) -> bool:
+    """Make a trimmed head one of its target's own drafters; whether `auto` takes it.
+
+    It takes the place of the whole head where that is the one that `auto` takes, and the cut gains.
+    before, after: the trials of both. plain: seconds of a step without drafts.
+    """
+    target, kind = head.target, kind_of(head.header) or EAGLE3
+    path = done.path.absolute()
+    listed = TrainedDrafter(kind, path, target.name, False, after.accepted)
+    # Listed first, so that its name beside the target hides no other head.
+    add_trained(target.path, listed)
+    others = (each.file for each in own_drafters(target.path) if not each.objection)
+    first = next((each for each in others if each and not each.samefile(path)), None)
+    gains = after.speed(plain) >= before.speed(plain)
+    is_taken = first is None or (gains and first.samefile(head.path))
+    if is_taken:
+        add_trained(target.path, replace(listed, preferred=True))
+    return is_taken
 
 
 def _default_path(head: Path, count: int) -> Path:

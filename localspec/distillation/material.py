@@ -11,9 +11,9 @@ from threading import Event
 from time import perf_counter
 from typing import Any
 
-from localspec.distillation.reading import TargetReader
+from localspec.distillation.reading import ReadText, TargetReader
 from localspec.distillation.row_cache import Read, RowCache
-from localspec.distillation.shard import Shard
+from localspec.distillation.shard import Shard, StoppedReading
 from localspec.distillation.texts import Stopped, Text, TextWriter, digest, tokenized
 from localspec.distillation.work_folder import WorkFolder
 from localspec.engine.engine import Engine, load
@@ -109,11 +109,20 @@ class Material(Closing):
         """The texts of a wave, written now if they are not here. Raises Stopped."""
         return self._writer.wave(number, self._cancel)
 
+    def texts(self, waves: int) -> list[Text]:
+        """The texts of so many waves, in order. Raises Stopped."""
+        return [text for number in range(waves) for text in self.wave(number)]
+
     @property
     def written(self) -> int:
         """How many waves, from the first one on, were written before."""
         numbers = takewhile(lambda number: self._writer.kept(number) is not None, count())
         return sum(1 for _ in numbers)
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of all answers that are here, also of those that were stopped."""
+        return self._writer.tokens + self._held_out_writer.tokens
 
     def held_out_texts(self) -> list[Text]:
         """The answers to the held-out prompts. Raises Stopped."""
@@ -132,17 +141,18 @@ class Material(Closing):
         return shard, (perf_counter() - began) / sum(len(each.tokens) for each in texts)
 
     def read(self, texts: Sequence[Text]) -> Shard:
-        """Let the target read texts. Raises Stopped.
+        """Let the target read texts. Raises StoppedReading.
 
         Drafters are no help here: where the target is loaded for this alone, they are left out.
         """
-        engine, read = self._loaded(draft="none"), []
+        engine, read = self._loaded(draft="none"), list[ReadText]()
         with engine.scheduler.exclusive():
             reader = TargetReader(engine.slot.target, self._layers)
-            for text in texts:
-                if self._cancel.is_set():
-                    raise Stopped
-                read.append(reader.read(text))
+            try:
+                for text in texts:
+                    read.append(reader.read(text, self._cancel.is_set))
+            except Stopped:
+                raise StoppedReading(Shard.of(read) if read else None) from None
         return Shard.of(read)
 
     def rows(self, folder: WorkFolder, waves: int, most: int, read: Read) -> RowCache:

@@ -1,12 +1,12 @@
 """Reading: the target evaluates a text, and its distributions and hidden rows are kept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.distillation.texts import Text
+from localspec.distillation.texts import Stopped, Text
 from localspec.distillation.top_logits import TopLogits, joined, top_logits
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import MAX_DEPTH
@@ -40,14 +40,16 @@ class TargetReader:
     def __init__(self, sequence: KVSequence, layers: Sequence[int] = ()) -> None:
         self._sequence, self._layers = sequence, tuple(layers)
 
-    def read(self, text: Text) -> ReadText:
-        """Read one text."""
+    def read(self, text: Text, stopped: Callable[[], bool] = lambda: False) -> ReadText:
+        """Read one text. stopped: asked before each pass. Raises Stopped where it says so."""
         sequence, first = self._sequence, text.prompt - 1
         sequence.truncate(0)
         tops: list[TopLogits] = []
         hidden: dict[int, list[NDArray[np.float32]]] = {layer: [] for layer in self._layers}
         rows = min(_ROWS, sequence.context.chunk)
         for start in range(0, len(text.tokens), rows):
+            if stopped():
+                raise Stopped
             tokens = text.tokens[start : start + rows]
             wanted = len(tokens)
             scores = direct(Pass(sequence, tokens, wanted=wanted, hidden=self._layers))

@@ -6,14 +6,16 @@ round, and the disk never holds more than the bound.
 
 from collections.abc import Callable, Sequence
 
-from localspec.distillation.shard import Shard
+from localspec.distillation.shard import Shard, StoppedReading
 from localspec.distillation.texts import Text
 from localspec.distillation.work_folder import WorkFolder
 
-# Makes the shard of some texts.
+# Makes the shard of some texts. Raises StoppedReading.
 Read = Callable[[Sequence[Text]], Shard]
 # What the names of the files begin with.
 ROWS = "rows"
+# What the name of a file ends with whose wave was stopped before it was read.
+_BEGUN = ".begun"
 
 
 class RowCache:
@@ -54,7 +56,7 @@ class RowCache:
         Those that come next are read too, as many as the disk may hold: loading the target once for
         all of them takes less time. Raises Stopped.
         """
-        first = self._read(self._waves[order[0]])
+        first = self._read_wave(order[0])
         content = first.to_bytes()
         soon, per_token = len(content), len(content) / len(first)
         is_kept = self._keep(content, order, 0)
@@ -65,7 +67,7 @@ class RowCache:
             if not is_kept or soon > self._most:
                 break
             if number not in self._here:
-                is_kept = self._keep(self._read(self._waves[number]).to_bytes(), order, place)
+                is_kept = self._keep(self._read_wave(number).to_bytes(), order, place)
         return first
 
     @property
@@ -77,6 +79,23 @@ class RowCache:
         """Delete all shards."""
         self._folder.delete(*map(self._file, range(len(self))))
         self._here.clear()
+
+    def _read_wave(self, number: int) -> Shard:
+        """Let the target read a wave. Raises Stopped; what it has read by then is kept."""
+        name, texts = self._file(number) + _BEGUN, self._waves[number]
+        content = self._folder.read(name)
+        parts = [] if content is None else [Shard.from_bytes(content)]
+        begun = sum(len(each.texts) for each in parts)
+        try:
+            parts.append(self._read(texts[begun:]))
+        except StoppedReading as stopped:
+            if stopped.shard:
+                read = Shard.joined([*parts, stopped.shard]).to_bytes()
+                if self._size + len(read) <= self._most:
+                    self._folder.write(name, read)
+            raise
+        self._folder.delete(name)
+        return parts[0] if len(parts) == 1 else Shard.joined(parts)
 
     def _keep(self, content: memoryview, order: Sequence[int], place: int) -> bool:
         """Write the shard at this place of an order; False if there is no room for it.

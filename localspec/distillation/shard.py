@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.distillation.reading import ReadText
-from localspec.distillation.texts import Text
+from localspec.distillation.texts import Stopped, Text
 from localspec.distillation.top_logits import TOP, TopLogits, joined
 
 _LARGEST = 2.0**15
@@ -55,6 +55,21 @@ class Shard:
             {
                 layer: HalfRows.of(np.concatenate([each.hidden[layer] for each in read]))
                 for layer in read[0].hidden
+            },
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence["Shard"]) -> "Shard":
+        """The texts of all parts, in order."""
+        return cls(
+            [text for each in parts for text in each.texts],
+            joined([each.top for each in parts]),
+            {
+                layer: HalfRows(
+                    np.concatenate([each.hidden[layer].rows for each in parts]),
+                    np.concatenate([each.hidden[layer].scale for each in parts]),
+                )
+                for layer in parts[0].hidden
             },
         )
 
@@ -105,6 +120,14 @@ class Shard:
             }
             top = TopLogits(arrays["ids"], arrays["log_probs"], arrays["rest"])
             return cls(texts, top, hidden)
+
+
+class StoppedReading(Stopped):
+    """The user asked to stop. shard: of the texts that were read before; None if none was."""
+
+    def __init__(self, shard: Shard | None) -> None:
+        super().__init__()
+        self.shard = shard
 
 
 def bytes_per_token(width: int, layers: int) -> int:

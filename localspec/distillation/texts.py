@@ -1,14 +1,16 @@
 """Texts: what the target answers to prompts, drafts on and several at once.
 
 Texts are written in waves. A wave is a function of its number: the same prompts, with the same
-seed. So a training that was stopped goes on with the wave that is missing.
+seed. So a training that was stopped goes on with the wave that is missing, and each of its answers
+where that was.
 """
 
 import hashlib
 import json
 import threading
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count, takewhile
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -16,8 +18,9 @@ from typing import Any
 from localspec.distillation.work_folder import WorkFolder
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt, TextPrompt
+from localspec.engine.side_by_side import side_by_side
+from localspec.engine.texts import TextOptions
 from localspec.errors import InvalidValueError
-from localspec.generation_config import GenerationOptions
 from localspec.gguf.fingerprint import fingerprint
 
 # The most texts of a wave: enough that few threads wait for the last one.
@@ -25,6 +28,8 @@ WAVE = 32
 # The most tokens of an answer.
 ANSWER = 320
 _SEEDS = 2**64
+# What the name of a file with a wave ends with that was stopped before it was whole.
+_BEGUN = ".begun"
 # Half of each wave is written at this temperature, the other as the model's file says: drafts are
 # asked for at both, and all waves take about as long.
 _WARM = 0.8
@@ -49,6 +54,14 @@ class Text:
 
 class Stopped(Exception):
     """The user asked to stop; what was written before is kept."""
+
+
+@dataclass(slots=True)
+class _Answer:
+    """tokens: of an answer, so far. is_whole: whether that is all of it."""
+
+    tokens: list[int] = field(default_factory=list)
+    is_whole: bool = False
 
 
 class TextWriter:
@@ -88,32 +101,73 @@ class TextWriter:
         seconds: float = found["seconds"]
         return seconds / max(1, answers)
 
+    @property
+    def tokens(self) -> int:
+        """The tokens of all answers that are here, also of those that were stopped."""
+        numbers = takewhile(lambda number: self.kept(number) is not None, count())
+        whole = sum(each.answer for number in numbers for each in self.kept(number) or [])
+        begun = (self.folder.read_json(path.name) for path in self.folder.path.glob(f"*{_BEGUN}"))
+        answers = (tokens for each in begun if each for tokens, _ in each["answers"])
+        return whole + sum(map(len, answers))
+
     def _write(self, number: int, cancel: threading.Event) -> list[Text]:
-        count = len(self._prompts)
-        size = min(WAVE, count)  # no prompt twice with one seed
+        size = min(WAVE, len(self._prompts))  # no prompt twice with one seed
         places = range(number * size, (number + 1) * size)
-        prompts = [list(self._prompts[place % count]) for place in places]
-        seed, middle = (self._seed + number) % _SEEDS, size // 2
-        own: GenerationOptions = {"max_tokens": ANSWER, "seed": seed}
-        warm: GenerationOptions = {**own, "temperature": _WARM}
-        # A prompt that is answered again has its turn at the other temperature.
-        first, second = (warm, own) if number % 2 else (own, warm)
-        began = perf_counter()
-        results = [
-            *self._engine().generate(prompts[:middle], cancel=cancel, **first),
-            *self._engine().generate(prompts[middle:], cancel=cancel, **second),
-        ]
+        prompts = [self._prompts[place % len(self._prompts)] for place in places]
+        answers, seconds = self._begun(number, size)
+        engine, began = self._engine(), perf_counter()
+
+        def write(place: int, stopped: Callable[[], bool]) -> None:
+            options: TextOptions = {"seed": (self._seed + number) % _SEEDS, "cancel": cancel}
+            # A prompt that is answered again has its turn at the other temperature.
+            if (place < size // 2) == (number % 2 == 0):
+                options["temperature"] = _WARM
+            _go_on(engine, prompts[place], answers[place], stopped, options)
+
+        missing = [place for place, each in enumerate(answers) if not each.is_whole]
+        try:
+            side_by_side(missing, write, cancel.is_set)
+        finally:
+            seconds += perf_counter() - began
+            if not all(each.is_whole for each in answers):
+                begun = [[each.tokens, each.is_whole] for each in answers]
+                name = _name(number) + _BEGUN
+                self.folder.write_json(name, {"answers": begun, "seconds": seconds})
         if cancel.is_set():
             raise Stopped
-        ends = {*self._engine().model.end_tokens}
+        ends = {*engine.model.end_tokens}
         texts = [
-            Text((*prompt, *result.token_ids), len(prompt), _ends(result.token_ids, ends))
-            for prompt, result in zip(prompts, results, strict=True)
+            Text((*prompt, *each.tokens), len(prompt), _ends(each.tokens, ends))
+            for prompt, each in zip(prompts, answers, strict=True)
         ]
         written = [[each.prompt, each.tokens, each.ended] for each in texts]
-        seconds = perf_counter() - began
         self.folder.write_json(_name(number), {"texts": written, "seconds": seconds})
+        self.folder.delete(_name(number) + _BEGUN)
         return texts
+
+    def _begun(self, number: int, size: int) -> tuple[list[_Answer], float]:
+        """The answers of a wave as far as they were written, and the seconds that took."""
+        found = self.folder.read_json(_name(number) + _BEGUN)
+        if found is None:
+            return [_Answer() for _ in range(size)], 0.0
+        return [_Answer(*each) for each in found["answers"]], found["seconds"]
+
+
+def _go_on(
+    engine: Engine,
+    prompt: Sequence[int],
+    answer: _Answer,
+    stopped: Callable[[], bool],
+    options: TextOptions,
+) -> None:
+    """Write the rest of an answer, which is a function of the tokens before it and the seed."""
+    options = {**options, "max_tokens": ANSWER - len(answer.tokens), "logprobs": False}
+    with engine.stream([*prompt, *answer.tokens], **options) as running:
+        for token in running:
+            answer.tokens.append(token.id)
+            if stopped():
+                break
+        answer.is_whole = running.stop_reason not in (None, "cancelled")
 
 
 def tokenized(engine: Engine, prompts: Sequence[Prompt]) -> list[list[int]]:

@@ -10,12 +10,13 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from localspec.distillation.hashed_file import DIGEST, HashedFile, SupportsWrite, whole_content
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import atomic_writer, cache_folder, make_private_folder
@@ -24,7 +25,6 @@ if sys.platform != "win32":
     import fcntl
 
 _FOLDER, _LOCK = "training", ".lock"
-_DIGEST = hashlib.sha256().digest_size
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -41,14 +41,33 @@ class WorkFolder:
             data = (self.path / name).read_bytes()
         except OSError:
             return None
-        content = data[_DIGEST:]
-        return content if hashlib.sha256(content).digest() == data[:_DIGEST] else None
+        content = data[DIGEST:]
+        return content if hashlib.sha256(content).digest() == data[:DIGEST] else None
 
     def write(self, name: str, content: bytes | memoryview) -> None:
         """Replace a file. Raises LocalspecError where the disk refuses; the old file stays."""
+        self.write_parts(name, lambda file: file.write(content))
+
+    def write_parts(self, name: str, write: Callable[[SupportsWrite], object]) -> None:
+        """Replace a file by what `write` writes into one, part by part. Raises as `write`."""
         with self.writing(), atomic_writer(self.path / name) as file:
-            file.write(hashlib.sha256(content).digest())
-            file.write(content)
+            hashed = HashedFile(file)
+            try:
+                write(hashed)
+            except RuntimeError as error:
+                raise hashed.error or error from error
+            hashed.end()
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[BinaryIO | None]:
+        """A file to read part by part inside the block; None if it is missing or damaged."""
+        try:
+            file = (self.path / name).open("rb")
+        except OSError:
+            yield None
+            return
+        with file:
+            yield whole_content(file)
 
     def read_json(self, name: str) -> Any:
         """The JSON value in a file; None if it is missing or damaged."""

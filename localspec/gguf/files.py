@@ -34,6 +34,8 @@ _ENCODERS, _IMATRIX = "mmproj", "imatrix"
 SIDECAR_KINDS = ("mtp", "eagle3", "dflash", "dspark")
 # What Gemma 4 has in the place of MTP heads, as its publisher calls it.
 _ASSISTANT = re.compile(r"(gemma-?4-.*)-assistant(?=[-_. ]|$)")
+# How the name of a head ends whose vocabulary was trimmed.
+_TRIMMED = re.compile(r"-\d+-tokens$")
 
 
 class NotListedError(ModelNotFoundError):
@@ -63,14 +65,17 @@ class ModelFiles:
 
     @property
     def base_name(self) -> str:
-        """The name of the model: the file's, in lower case, without kind, quantisation and part."""
+        """The name of the model: the file's, in lower case, without kind, quantisation and part.
+
+        Nor has it the number of tokens that a trimmed head has left.
+        """
         name = self.first.rpartition("/")[2].removesuffix(".gguf")
         part = _PART.fullmatch(f"{name}.gguf")
         name = re.sub(r"[\s_-]+", "-", _QUANT.sub("", part[1] if part else name).lower())
         name = _ASSISTANT.sub(r"\1", name)
         for kind in SIDECAR_KINDS:
             name = name.removeprefix(f"{kind}-")
-        return name.strip("-. ")
+        return _TRIMMED.sub("", name).strip("-. ")
 
 
 def group_files(files: Iterable[str]) -> list[ModelFiles]:

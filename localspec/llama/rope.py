@@ -14,6 +14,7 @@ import llama_cpp
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.gguf.reader import Header
+from localspec.llama.rope_bounds import LEAST_BASE, MOST_BASE, MOST_CONTEXT, MOST_SCALE
 
 NONE, LINEAR, YARN = "none", "linear", "yarn"
 SCALINGS = (NONE, LINEAR, YARN)
@@ -23,8 +24,6 @@ _TYPES = {
     YARN: llama_cpp.LLAMA_ROPE_SCALING_TYPE_YARN,
 }
 _LONG_ROPE = "longrope"
-# Far beyond what models have.
-_MOST_SCALE, _MOST_BASE, _MOST_CONTEXT = 1000.0, 1e12, 2**31 - 1
 _USUAL_BASE = 10_000.0
 
 
@@ -55,12 +54,13 @@ class RopeScaling:
             )
         require_scale("rope_scale", self.scale)
         base = self.freq_base
-        if base is not None and not 1 < base <= _MOST_BASE:
+        if base is not None and not LEAST_BASE < base <= MOST_BASE:
             raise InvalidValueError(
-                f"rope_freq_base is {base}; it must be above 1, as 10000 or 1000000 in most files"
+                f"rope_freq_base is {base}; it must be above {LEAST_BASE}, as 10000 or 1000000 in "
+                "most files"
             )
         if self.yarn_orig_ctx is not None:
-            require("yarn_orig_ctx", self.yarn_orig_ctx, 2, _MOST_CONTEXT)
+            require("yarn_orig_ctx", self.yarn_orig_ctx, 2, MOST_CONTEXT)
 
     def __bool__(self) -> bool:
         """Whether anything is other than in the file."""
@@ -120,7 +120,7 @@ class RopeScaling:
         if self._is_as_in_file(header):
             return header.context_length
         original = self.original(header)
-        return original and min(int(original * self.factor(header)), _MOST_CONTEXT)
+        return original and min(int(original * self.factor(header)), MOST_CONTEXT)
 
     def _is_as_in_file(self, header: Header) -> bool:
         method = self.method(header)
@@ -147,9 +147,9 @@ class RopeScaling:
 
 def require_scale(name: str, scale: float | None) -> None:
     """Raise InvalidValueError unless a context can be scaled by so much."""
-    if scale is not None and not 1 <= scale <= _MOST_SCALE:
+    if scale is not None and not 1 <= scale <= MOST_SCALE:
         raise InvalidValueError(
-            f"{name} is {scale}; it must be from 1 to {_MOST_SCALE:g}: how many times the "
+            f"{name} is {scale}; it must be from 1 to {MOST_SCALE:g}: how many times the "
             "original context"
         )
 

@@ -26,6 +26,7 @@ from localspec.models.pair_finder import names_of, pair_elsewhere, pair_named_li
 from localspec.models.pulled_pairs import pulled_drafters
 from localspec.models.registry import Pair
 from localspec.models.trained_drafters import TrainedDrafter, trained_drafters
+from localspec.utils.paths import real_path
 
 _LOSS = "it is no faster than plain decoding, by the acceptance measured when it was trained"
 _GEMMA = "gemma-4-"
@@ -114,8 +115,7 @@ def own_drafters(target: Path, known: KnownTarget | None = None) -> list[OwnDraf
     # What is known of a file that was trained here says more than its name beside the target.
     beside = [
         OwnDrafter(kind, path, path)
-        for kind, path in _beside(target)
-        if not any(path.samefile(each.file) for each in trained)
+        for kind, path in _beside(target, [each.file for each in trained])
     ]
     names = names_of(target, known.name)
     last = [*after, *([] if pair else drafters_elsewhere(target, names))]
@@ -238,9 +238,15 @@ def with_others(first: Sequence[OwnDrafter], others: Iterable[OwnDrafter]) -> li
     ]
 
 
-def _beside(target: Path) -> list[tuple[str, Path]]:
-    """Return the sidecars beside a target on this disk, by kind."""
+def _beside(target: Path, known: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Return the sidecars beside a target on this disk, by kind; without the files in `known`."""
     root, files = _folder(target)
+    if known:
+        files = [
+            file
+            for file in files
+            if not sidecar_kind(file) or real_path(root / file) not in {*map(real_path, known)}
+        ]
     names = ModelFiles((target.absolute().relative_to(root).as_posix(),))
     of_one = store.repository_of(target) or links.repository_of(target)
     if not of_one and len(group_files(files)) > 1:

@@ -1,6 +1,7 @@
 """Trained drafters: those that `localspec train` made for a target, wherever their files lie.
 
-Heads that `localspec convert` made for a target of the Hub's cache are listed beside them.
+Heads that `localspec convert` made for a target of the Hub's cache are listed beside them, and
+those that `localspec trim` cut.
 
 A list of them is kept by the content of the target's file, so that it may be moved or renamed.
 """

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from localspec.training.examples import TopRows
 
 # Logits that are computed at once; those of more rows are computed twice instead of being kept.
-_LOGITS = 1 << 25
+LOGITS = 1 << 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def acceptance_loss(rows: Tensor, table: Tensor, top: TopRows) -> Tensor:
     """
     if not len(rows):
         return rows.sum() * 0
-    parts = max(1, -(-len(rows) * len(table) // _LOGITS))
+    parts = max(1, -(-len(rows) * len(table) // LOGITS))
     total = torch.zeros((), device=rows.device)
     for places in torch.arange(len(rows), device=rows.device).chunk(parts):
         own = TopRows(top.ids[places], top.log_probs[places], top.rest[places])
@@ -60,7 +60,7 @@ def acceptance_loss(rows: Tensor, table: Tensor, top: TopRows) -> Tensor:
 
 def agreement(rows: Tensor, table: Tensor, top: TopRows) -> Agreement:
     """How far rows agree with the target. The arguments: as in `acceptance_loss`."""
-    total, step = 0.0, max(1, _LOGITS // len(table))
+    total, step = 0.0, max(1, LOGITS // len(table))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         own = TopRows(top.ids[part], top.log_probs[part], top.rest[part])

@@ -11,8 +11,6 @@ from localspec.utils.host_memory import host_memory
 
 AUTO = "auto"
 DEVICES = (AUTO, "cuda", "mps", "cpu")
-# Bytes of a trained weight: itself, its gradient, and what the optimizer remembers of it.
-_TRAINED, _FROZEN = 16, 4
 # Functions of torch.cpu that tell whether a processor computes 16-bit floats.
 _INSTRUCTIONS = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 # What Metal and CUDA's libraries say, for which torch has no error of its own; and what it says of
@@ -20,8 +18,8 @@ _INSTRUCTIONS = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 _NO_MEMORY = ("out of memory", "alloc_failed")
 _NO_MAIN_MEMORY = ("defaultcpuallocator",)
 _NO_KERNEL = ("no kernel image", "invalid device function")
-# What a batch takes beside the weights, roughly: rows of all layers, and logits.
-_BATCH_BYTES = 1 << 30
+# What a batch takes beside the weights where nothing is trained, roughly.
+_WEIGHT, _BATCH_BYTES = 4, 1 << 30
 
 
 def choose_device(name: str) -> torch.device:
@@ -74,21 +72,8 @@ def with_room(drafter: nn.Module, device: torch.device) -> torch.device:
     """The device, or the processor if a drafter that is not trained does not fit there."""
     weights = sum(weight.numel() for weight in drafter.parameters())
     free = free_bytes(device)
-    fits = free is None or _BATCH_BYTES + _FROZEN * weights <= free
+    fits = free is None or _BATCH_BYTES + _WEIGHT * weights <= free
     return device if fits else torch.device("cpu")
-
-
-def bytes_needed(drafter: nn.Module) -> int:
-    """The memory that training a drafter takes, about: its weights, and a batch."""
-    return _BATCH_BYTES + sum(
-        weight.numel() * bytes_of_weight(trained=weight.requires_grad)
-        for weight in drafter.parameters()
-    )
-
-
-def bytes_of_weight(*, trained: bool) -> int:
-    """The memory of one weight in training."""
-    return _TRAINED if trained else _FROZEN
 
 
 def free_bytes(device: torch.device) -> int | None:

@@ -16,6 +16,7 @@ from localspec.training.head_export import BLOCK, DFLASH_LAYERS, dflash_tensors
 from localspec.training.head_import import dflash_weights
 from localspec.training.head_source import HeadSource, write_head
 from localspec.training.row_head_kind import RowHead, row_head_kind
+from localspec.training.training_size import LENGTH, TrainingSize, kept_by_layer, weights_of
 
 # Tokens of a batch for which one block begins: blocks overlap a little less than they would at
 # every place that a draft may begin at, and take as much time as the text itself.
@@ -109,4 +110,13 @@ def _mask_of(target: Target) -> int:
     return next((each for each in found if isinstance(each, int) and each < target.n_vocab), 0)
 
 
-DFLASH_KIND = row_head_kind(DFLASH, DFlashDrafter, dflash_weights)
+def _size(source: HeadSource, reads: Sequence[int]) -> TrainingSize:
+    # There is about a row of a block for each token.
+    each, sizes = BLOCK / _TOKENS, source.sizes
+    layer = kept_by_layer(sizes.width, sizes.feed_forward, copies=25, heads=2 * sizes.heads)
+    rows = 2 * len(reads) * sizes.width
+    kept = rows + each * (DFLASH_LAYERS * layer + 3 * sizes.heads * LENGTH)
+    return source.size(weights_of(lambda: DFlashBlock(sizes, reads)), kept, 1)
+
+
+DFLASH_KIND = row_head_kind(DFLASH, DFlashDrafter, dflash_weights, _size)

@@ -21,15 +21,18 @@ from localspec.models.kinds import DRAFT_MODEL
 from localspec.training.acceptance_loss import NONE, Agreement, acceptance_loss, agreement
 from localspec.training.cut_model import CutModel, read_layer, turns_of
 from localspec.training.cut_shape import CutSource
-from localspec.training.device import bytes_needed, bytes_of_weight, with_room
+from localspec.training.device import with_room
 from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
 from localspec.training.examples import Batch
+from localspec.training.training_size import TrainingSize, kept_by_layer, weights_in
 
 TYPES = ("Q8_0", "Q4_0", "F16", "F32")
 # One layer in so many is kept where the user does not say.
 _SHARE = 3
 # Larger tables are not trained: they are most of a small model, and know what they know.
 _LARGEST_TABLES = 32_000_000
+# Rows that each layer keeps of a token for the gradients.
+_COPIES = 14
 
 
 class DraftModel(TrainedDrafter):
@@ -37,9 +40,8 @@ class DraftModel(TrainedDrafter):
 
     def __init__(self, source: CutSource, kept: list[int], type_: TensorType) -> None:
         super().__init__()
-        shape = source.shape
-        tables = shape.vocabulary * shape.width * (1 if source.is_tied else 2)
-        self.model = CutModel(source, kept, trains_tables=tables <= _LARGEST_TABLES)
+        trains_tables = _tables(source) <= _LARGEST_TABLES
+        self.model = CutModel(source, kept, trains_tables=trains_tables)
         self._source, self._type = source, type_
 
     def loss(self, batch: Batch) -> Tensor:
@@ -61,13 +63,6 @@ class DraftModel(TrainedDrafter):
     def note(self) -> str:
         """Which layers were kept."""
         return f"layers {', '.join(map(str, self.kept))} of {self._source.shape.layers}"
-
-    def smaller(self, free: int) -> str:
-        """Fewer layers."""
-        layers = sum(weight.numel() for weight in self.model.blk.parameters())
-        each = layers // len(self.model.kept) * bytes_of_weight(trained=True)
-        count = len(self.model.kept) - max(1, -(-(bytes_needed(self) - free) // each))
-        return f"--layers {count}" if count > 0 else ""
 
     def export(self, path: Path, about: Mapping[str, object]) -> None:
         """Write a model of the target's architecture, with its tokenizer."""
@@ -117,6 +112,22 @@ def _count(source: CutSource, options: KindOptions) -> int:
             f"layers is {count}; {source.target.name} has {layers}, so name 1 to {layers - 1}"
         )
     return count
+
+
+def _tables(source: CutSource) -> int:
+    """How many weights the embedding and the output matrix have."""
+    return source.shape.vocabulary * source.shape.width * (1 if source.is_tied else 2)
+
+
+def _size(target: Target, options: KindOptions, _layers: Sequence[int]) -> TrainingSize:
+    source = CutSource(target)
+    count = len(options.kept) or _count(source, options)
+    tables, shape = _tables(source), source.shape
+    layers = weights_in(each for each in target.facts.tensors if each.name.startswith("blk."))
+    trained, frozen = (tables, 0) if tables <= _LARGEST_TABLES else (0, tables)
+    kept = kept_by_layer(shape.width, shape.feed_forward, copies=_COPIES)
+    trained += count * layers // shape.layers + shape.width
+    return TrainingSize(trained, frozen, shape.width, shape.vocabulary, count * kept)
 
 
 def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> DraftModel:
@@ -173,4 +184,4 @@ def _untrained_rate(
         return sum((model.agreement(each.to(device))[0] for each in sample), NONE).rate
 
 
-DRAFT_MODEL_KIND = Kind(DRAFT_MODEL, _layers, _create)
+DRAFT_MODEL_KIND = Kind(DRAFT_MODEL, _layers, _create, _size)

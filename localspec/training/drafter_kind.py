@@ -18,6 +18,7 @@ from localspec.errors import InvalidValueError
 from localspec.gguf.fingerprint import fingerprint
 from localspec.training.acceptance_loss import Agreement
 from localspec.training.examples import Batch
+from localspec.training.training_size import TrainingSize
 
 # How layers are cut out of a target.
 CUTS = ("auto", "first", "evenly", "influence")
@@ -83,10 +84,6 @@ class TrainedDrafter(nn.Module, ABC):
     def export(self, path: Path, about: Mapping[str, object]) -> None:
         """Write the drafter as a GGUF that localspec loads. about: metadata for all kinds."""
 
-    def smaller(self, free: int) -> str:
-        """The option with which a drafter of the kind fits in so many bytes; empty if none does."""
-        return ""
-
     @property
     def kept(self) -> tuple[int, ...]:
         """The numbers of the target's layers that it is made of; none for a head."""
@@ -104,9 +101,11 @@ class Kind:
 
     layers: the layers of the target whose hidden rows it reads, as in `Pass.hidden`. Raises
     DrafterMismatchError for a target that it cannot be trained for. create: the untrained drafter;
-    the batches are a few of those that it will be trained on.
+    the batches are a few of those that it will be trained on. size: what its training will take,
+    for the layers that it reads.
     """
 
     name: str
     layers: Callable[[Target, KindOptions], tuple[int, ...]]
     create: Callable[[Target, KindOptions, Sequence[Batch]], TrainedDrafter]
+    size: Callable[[Target, KindOptions, Sequence[int]], TrainingSize]

@@ -9,7 +9,7 @@ from torch import Tensor
 from localspec.gguf.heads import EAGLE3
 from localspec.gguf.writer import TensorType
 from localspec.training.chained_drafts import ChainedDrafts
-from localspec.training.eagle3_head import Eagle3Head
+from localspec.training.eagle3_head import STEPS, Eagle3Head
 from localspec.training.examples import Batch, TopRows
 from localspec.training.head_export import eagle3_tensors
 from localspec.training.head_import import eagle3_weights
@@ -20,6 +20,7 @@ from localspec.training.head_source import (
     write_head,
 )
 from localspec.training.row_head_kind import RowHead, row_head_kind
+from localspec.training.training_size import LENGTH, TrainingSize, kept_by_layer, weights_of
 
 
 class Eagle3Drafter(ChainedDrafts, RowHead[Eagle3Head]):
@@ -61,4 +62,13 @@ class Eagle3Drafter(ChainedDrafts, RowHead[Eagle3Head]):
             yield self.head.norm(own[places]), right.at(places)
 
 
-EAGLE3_KIND = row_head_kind(EAGLE3, Eagle3Drafter, eagle3_weights)
+def _size(source: HeadSource, reads: Sequence[int]) -> TrainingSize:
+    sizes = source.sizes
+    layer = kept_by_layer(sizes.width, sizes.feed_forward, copies=19, heads=sizes.heads)
+    rows = 2 * len(reads) * sizes.width  # as they were read, and side by side
+    # Shares of attention are there a few times while a step is computed, and stay once.
+    kept = rows + STEPS * layer + 3 * sizes.heads * LENGTH
+    return source.size(weights_of(lambda: Eagle3Head(sizes, reads)), kept, STEPS)
+
+
+EAGLE3_KIND = row_head_kind(EAGLE3, Eagle3Drafter, eagle3_weights, _size)

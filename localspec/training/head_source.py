@@ -21,6 +21,7 @@ from localspec.training.cut_shape import CutSource
 from localspec.training.examples import Batch
 from localspec.training.gguf_export import EPSILON, ROPE_BASE, Sizes, Weights
 from localspec.training.head_import import HeadFile
+from localspec.training.training_size import TrainingSize
 
 # Numbers of an attention head, at most.
 _HEAD = 64
@@ -58,6 +59,12 @@ class HeadSource:
     def is_tied(self) -> bool:
         """Whether the embedding is the output matrix too."""
         return self._embedding[1].name == self._output[1].name
+
+    def size(self, trained: int, kept: float, losses: int) -> TrainingSize:
+        """What training a head takes, beside the target's matrices. As in TrainingSize."""
+        width, vocabulary = self.sizes.width, self.sizes.vocabulary
+        tables = vocabulary * width * (1 if self.is_tied else 2)
+        return TrainingSize(trained, tables, width, vocabulary, kept, losses)
 
     def embedding(self) -> nn.Embedding:
         """The target's embedding, which is not trained."""

@@ -16,10 +16,14 @@ from localspec.speculation.passes import OUTPUT
 from localspec.training.acceptance_loss import Agreement, acceptance_loss, agreement
 from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
 from localspec.training.examples import Batch
-from localspec.training.head_export import MEDUSA_HEADS, write_medusa
+from localspec.training.head_export import MEDUSA_BLOCKS, MEDUSA_HEADS, write_medusa
 from localspec.training.head_import import HeadFile, medusa_weights
 from localspec.training.head_source import HeadSource, places_behind
 from localspec.training.medusa_heads import DECAY, SHARE, MedusaHeads
+from localspec.training.training_size import TrainingSize, weights_of
+
+# Rows that each block keeps of a token for the gradients.
+_COPIES = 3
 
 
 class MedusaDrafter(TrainedDrafter):
@@ -88,4 +92,11 @@ def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> Me
     return drafter
 
 
-MEDUSA_KIND = Kind(MEDUSA, _layers, _create)
+def _size(target: Target, _options: KindOptions, _layers: Sequence[int]) -> TrainingSize:
+    trained = weights_of(lambda: MedusaHeads(target.width))
+    tables = target.n_vocab * target.width
+    kept = (1 + SHARE * MEDUSA_HEADS * MEDUSA_BLOCKS * _COPIES) * target.width
+    return TrainingSize(trained, tables, target.width, target.n_vocab, kept)
+
+
+MEDUSA_KIND = Kind(MEDUSA, _layers, _create, _size)

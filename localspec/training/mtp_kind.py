@@ -12,11 +12,12 @@ from localspec.gguf.heads import MTP
 from localspec.gguf.writer import TensorType, write_gguf
 from localspec.training.chained_drafts import ChainedDrafts
 from localspec.training.drafter_kind import Kind, KindOptions
-from localspec.training.eagle3_head import later
+from localspec.training.eagle3_head import STEPS, later
 from localspec.training.examples import Batch, TopRows
 from localspec.training.head_source import places_before, require_rows_read
 from localspec.training.mtp_head import MtpHead
 from localspec.training.mtp_source import MtpSource
+from localspec.training.training_size import LENGTH, TrainingSize, kept_by_layer
 
 
 class MtpDrafter(ChainedDrafts):
@@ -83,4 +84,15 @@ def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> Mt
     return MtpDrafter(source, options.head, require_type(options.type_name, TYPES))
 
 
-MTP_KIND = Kind(MTP, _layers, _create)
+def _size(target: Target, _options: KindOptions, _layers: Sequence[int]) -> TrainingSize:
+    source = MtpSource(target)
+    shape = source.shape
+    # Queries have gates as wide as they are; the token and the row before are joined.
+    attention = (3 * shape.heads + 2 * shape.kv_heads) * shape.head
+    trained = shape.width * (attention + 3 * shape.feed_forward + 2 * shape.width)
+    layer = kept_by_layer(shape.width, shape.feed_forward, copies=26, heads=shape.heads)
+    kept = 4 * shape.width + STEPS * layer + 3 * shape.heads * LENGTH
+    return source.size(trained, kept, STEPS)
+
+
+MTP_KIND = Kind(MTP, _layers, _create, _size)

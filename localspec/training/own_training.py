@@ -6,6 +6,7 @@ texts at last. Each phase goes on where it was stopped.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from threading import Event
 from time import monotonic
 
@@ -25,7 +26,8 @@ from localspec.errors import InvalidValueError
 from localspec.gguf.fingerprint import fingerprint
 from localspec.models.trained_drafters import TrainedDrafter as ListedDrafter
 from localspec.models.trained_drafters import add_trained
-from localspec.training import result
+from localspec.training import kinds, result
+from localspec.training.abortable import Abortable
 from localspec.training.budget import (
     Budget,
     Sizes,
@@ -41,7 +43,6 @@ from localspec.training.device import give_back_memory
 from localspec.training.drafter_kind import TrainedDrafter
 from localspec.training.examples import Batch, batches, count_batches
 from localspec.training.expected_speed import ExpectedSpeed
-from localspec.training.kinds import KINDS
 from localspec.training.phase_times import PhaseTimes
 from localspec.training.result import Rival
 from localspec.training.rounds import RoundProgress, Rounds, seconds_per_token
@@ -62,14 +63,19 @@ Say = Callable[[str], None]
 class OwnTraining:
     """One training. watch: called with its progress. say: with a line about what was decided.
 
-    cancel: set to stop it, within one batch or one wave of texts. Raises InvalidValueError and
+    cancel: set to stop it, within one batch or one pass of the target. abortable: what is stopped
+    by KeyboardInterrupt instead. Raises InvalidValueError and
     DrafterMismatchError for what cannot be trained, before anything is loaded.
     """
 
     def __init__(self, request: TrainingRequest, watch: Watch, say: Say, cancel: Event) -> None:
-        if request.kind not in KINDS:
-            raise InvalidValueError(f"kind is {request.kind!r}; it is one of {', '.join(KINDS)}")
+        if request.kind not in kinds.KINDS:
+            raise InvalidValueError(
+                f"kind is {request.kind!r}; it is one of {', '.join(kinds.KINDS)}"
+            )
         self._request, self._say, self._cancel = request, say, cancel
+        self.abortable = Abortable(cancel)
+        self._material: Material | None = None
         self._times = PhaseTimes()
 
         self._last = Progress("", 0.0)
@@ -80,19 +86,30 @@ class OwnTraining:
             watch(progress)
 
         self._watch = timed
-        self._kind, self._target = KINDS[request.kind], Target(request.source.target)
+        self._kind, self._target = kinds.KINDS[request.kind], Target(request.source.target)
         self._layers = self._kind.layers(self._target, request.options)
-        self._place = TrainingPlace(request.device, say)
+        size = self._kind.size(self._target, request.options, self._layers)
+        smaller = partial(kinds.smaller, self._target, request.kind, request.options)
+        self._place = TrainingPlace(request.device, say, size, smaller)
         type_name = request.options.type_name
         self.path = request.out or result.default_path(self._target, request.kind, type_name)
         result.require_replaceable(self.path, self._target)
         result.require_writable(self.path)
+        self._place.require_room()
         self._began = monotonic()
+
+    @property
+    def kept(self) -> int:
+        """The tokens of the answers that are here, also of those that were stopped."""
+        return self._material.tokens if self._material else 0
 
     def run(self) -> Trained:
         """Train. Raises Stopped if it was stopped before there is a drafter to keep."""
         request = self._request
-        with Material(request.source, self._layers, self._say, self._cancel) as material:
+        with self.abortable.block():
+            material = Material(request.source, self._layers, self._say, self._cancel)
+        self._material = material
+        with material:
             folder = WorkFolder([_REVISION, material.key, request.kind, request.options.key])
             with folder.locked():
                 if ended := self._ended_before(folder):
@@ -130,7 +147,8 @@ class OwnTraining:
         self._place.free_of(material)
         self._watch(Progress("choosing what is trained", 0.0))
         torch.manual_seed(self._seed)
-        drafter = self._created(folder, shard)
+        with self.abortable.block():
+            drafter = self._created(folder, shard)
         self._place.take(drafter)
         self._say(f"{self._request.kind}: {drafter.note}, trained on {self._place}")
         first = material.wave(0)
@@ -140,7 +158,8 @@ class OwnTraining:
             sum(len(each.tokens) for each in held_out),
             material.written,
         )
-        speeds = self._speeds(material, reading, drafter, self._sample(shard))
+        with self.abortable.block():
+            speeds = self._speeds(material, reading, drafter, self._sample(shard))
         # The target writes and reads where the drafter was measured.
         self._place.leave(drafter)
         if self._place.is_shared and not self._request.resume:
@@ -151,15 +170,17 @@ class OwnTraining:
         if not rows.missing:
             material.release()
         self._place.free_of(material)
+        width = self._target.width
+        steps = sum(count_batches(material.wave(number), width) for number in range(budget.waves))
         rounds = Rounds(
             self._place.enter(drafter),
             rows,
             [held_out_rows],
             folder,
             rounds=budget.rounds,
-            steps=budget.rounds * self._steps_of_a_round(material, len(rows)),
+            steps=budget.rounds * steps,
             seed=self._seed,
-            width=self._target.width,
+            width=width,
             free_target=lambda: self._place.free_of(material),
         )
         if self._request.resume and rounds.resume():
@@ -185,10 +206,6 @@ class OwnTraining:
 
     def _sample(self, shard: Shard) -> list[Batch]:
         return [*batches(shard, self._place.device, np.random.default_rng(0), self._target.width)]
-
-    def _steps_of_a_round(self, material: Material, waves: int) -> int:
-        width = self._target.width
-        return sum(count_batches(material.wave(number), width) for number in range(waves))
 
     @property
     def _seed(self) -> int:
@@ -312,7 +329,7 @@ class OwnTraining:
             self._say(f"{rounds.unsaved}; --resume goes on from an earlier place")
 
         def counts() -> Counts:
-            texts = self._texts(material, rounds)
+            texts = material.texts(rounds.shards)
             tokens = [token for text in texts for token in text.tokens[text.prompt :]]
             return count_ids(self._target.n_vocab, tokens)
 
@@ -352,7 +369,7 @@ class OwnTraining:
         return trained
 
     def _facts(self, material: Material, rounds: Rounds) -> TrainingFacts:
-        request, texts = self._request, self._texts(material, rounds)
+        request, texts = self._request, material.texts(rounds.shards)
         return TrainingFacts(
             self._target.name,
             fingerprint(self._target.path),
@@ -381,6 +398,3 @@ class OwnTraining:
 
         watch(0.0)
         return result.last_trials(material.engine, costs, prompts, watch, self._cancel)
-
-    def _texts(self, material: Material, rounds: Rounds) -> list[Text]:
-        return [text for number in range(rounds.shards) for text in material.wave(number)]

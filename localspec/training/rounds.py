@@ -1,14 +1,15 @@
 """Rounds: trains a drafter on shards, measures it after each round, and keeps the best.
 
-What happens is a function of the seed and of the place in the training. The state is saved between
-shards, so that a training that was killed goes on as if nothing had happened.
+What happens is a function of the seed and of the place in the training. The state is saved now and
+then, so that a training that was killed goes on as if nothing had happened.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import BytesIO
+from functools import partial
+from itertools import islice
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -29,7 +30,8 @@ from localspec.training.optimizers import optimizers, set_rate
 from localspec.utils.host_memory import host_memory
 
 _STATE, _BEST = "state", "best"
-_SAVE_SECONDS = 60.0
+# The state is saved once in so many seconds; a large one less often, so that saving takes 1 in 20.
+_SAVE_SECONDS, _SAVING = 60.0, 20
 # The learning rate rises for a share of all steps, stays, and falls to zero from another one on.
 _WARM_UP, _CONSTANT = 0.02, 0.4
 # The highest learning rate of a model of this width; wider ones have less.
@@ -53,10 +55,14 @@ class RoundProgress:
 
 @dataclass(slots=True)
 class _Place:
-    """Where the training is. worse: rounds since the best. history: the rates after each round."""
+    """Where the training is. batch: of the shard. step: of all steps. worse: rounds since the best.
+
+    history: the rates after each round.
+    """
 
     round: int = 0
     shard: int = 0
+    batch: int = 0
     step: int = 0
     worse: int = 0
     history: list[list[float]] = field(default_factory=list)
@@ -95,7 +101,7 @@ class Rounds:
         self._rate = _RATE * math.sqrt(min(1.0, _WIDTH / width))
         self._optimizers = optimizers(drafter, self._rate)
         self._place = _Place()
-        self._saved = monotonic()
+        self._saved, self._saving = monotonic(), 0.0
         # Since it began or went on: tokens and seconds of training, seconds of the target.
         self._tokens, self._seconds, self._away = 0, 0.0, 0.0
         self.unsaved: LocalspecError | None = None
@@ -133,10 +139,9 @@ class Rounds:
 
     def resume(self) -> bool:
         """Go on where a training of this folder was saved; False if there is none."""
-        content = self._folder.read(_STATE)
-        if content is None:
+        saved = self._loaded(_STATE)
+        if saved is None:
             return False
-        saved = _loaded(content)
         self._set_weights(saved["weights"])
         for optimizer, state in zip(self._optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
@@ -148,43 +153,41 @@ class Rounds:
     ) -> bool:
         """Train to the end; the drafter has the best weights afterwards, also if it was stopped.
 
-        Returns whether it came to the end.
+        Returns whether it came to the end. Raises Stopped before anything was learnt.
         """
         self._began = perf_counter()
-        if not self._place.history:
-            self._end_round()
-        done = self._train(watch, stopped)
-        # What a part of a round has learnt may be the best there is, and is no part of the state.
-        if done or self._measured()[0] <= max(rates[0] for rates in self._place.history):
-            self._restore_best()
-        return done
+        try:
+            if not self._place.history:
+                self._end_round(stopped)
+            self._train(watch, stopped)
+        except Stopped:
+            if not self._place.step:
+                raise
+            self._save_at_last()
+            # What a part of a round has learnt may be the best there is, and is no part of it.
+            if self._measured()[0] <= self.best[0]:
+                self._restore_best()
+            return False
+        self._restore_best()
+        return True
 
     @property
     def best(self) -> Sequence[float]:
         """The held-out acceptance of the best round so far, by place of a draft."""
         return self._place.history[self._place.best]
 
-    def _train(self, watch: Callable[[RoundProgress], None], stopped: Callable[[], bool]) -> bool:
+    def _train(self, watch: Callable[[RoundProgress], None], stopped: Callable[[], bool]) -> None:
         place = self._place
         while place.round < self._rounds and place.worse < _PATIENCE:
             order = self._order(place.round, 0).permutation(len(self._shards)).tolist()
             while place.shard < len(order):
-                try:
-                    shard = self._shard(order[place.shard :])
-                except Stopped:
-                    self._save_at_last()
-                    return False
-                rng = self._order(place.round, order[place.shard] + 1)
-                torch.manual_seed(int(rng.integers(2**63)))
-                if not self._train_on(shard, rng, watch, stopped):
-                    return False
+                shard = self._shard(order[place.shard :])
+                self._train_on(shard, order[place.shard], watch, stopped)
                 del shard  # before the next one is read
-                place.shard += 1
-                self._save_sometimes()
+                place.shard, place.batch = place.shard + 1, 0
+            self._end_round(stopped)
             place.round, place.shard = place.round + 1, 0
-            self._end_round()
             self._save()
-        return True
 
     def _shard(self, order: Sequence[int]) -> Shard:
         """The first of these shards; the target reads it again if it is missing. Raises Stopped."""
@@ -228,44 +231,50 @@ class Rounds:
     def _train_on(
         self,
         shard: Shard,
-        rng: np.random.Generator,
+        number: int,
         watch: Callable[[RoundProgress], None],
         stopped: Callable[[], bool],
-    ) -> bool:
-        """Train on all batches of a shard; False if it was stopped before."""
-        last = perf_counter()
-        for batch in batches(shard, self._device, rng, self._width):
+    ) -> None:
+        """Train on the batches of a shard from the place on. Raises Stopped."""
+        place, last = self._place, perf_counter()
+        rng = self._order(place.round, number + 1)
+        for batch in islice(batches(shard, self._device, rng, self._width), place.batch, None):
             if stopped():
-                return False
+                raise Stopped
+            seed = self._order(place.round, number + 1, place.batch + 1).integers(2**63)
+            torch.manual_seed(int(seed))
             self._step(batch)
+            place.batch += 1
             now = perf_counter()
             self._tokens += batch.tokens.numel()
             self._seconds += now - last
-            last = now
             speed, taken = self._tokens / self._seconds, now - self._began - self._away
             watch(RoundProgress(self.share, speed, self._place.history[-1], taken))
-        return True
+            self._save_sometimes()
+            last = perf_counter()
 
     def _step(self, batch: Batch) -> None:
         set_rate(self._optimizers, self._rate * _schedule(self._place.step / self._steps))
         _update(self.drafter, self._optimizers, batch)
         self._place.step += 1
 
-    def _end_round(self) -> None:
-        """Measure; keep the weights if they are the best."""
+    def _end_round(self, stopped: Callable[[], bool]) -> None:
+        """Measure; keep the weights if they are the best. Raises Stopped."""
         place = self._place
-        place.history.append(self._measured())
+        place.history.append(self._measured(stopped))
         is_best = place.best == len(place.history) - 1
         place.worse = 0 if is_best else place.worse + 1
         if is_best:
-            self._folder.write(_BEST, _saved(self._weights()))
+            self._store(_BEST, self._weights())
 
-    def _measured(self) -> list[float]:
-        """The acceptance on the held-out texts, by place of a draft."""
+    def _measured(self, stopped: Callable[[], bool] = lambda: False) -> list[float]:
+        """The acceptance on the held-out texts, by place of a draft. Raises Stopped."""
         self.drafter.eval()
         found: list[Agreement] = []
         for shard in self._held_out:
             for batch in batches(shard, self._device, np.random.default_rng(0), self._width):
+                if stopped():
+                    raise Stopped
                 with torch.no_grad(), _precision(self._device):
                     own = self.drafter.agreement(batch)
                 found = [
@@ -275,9 +284,9 @@ class Rounds:
         return [each.rate for each in found]
 
     def _restore_best(self) -> None:
-        content = self._folder.read(_BEST)
-        if content is not None:
-            self._set_weights(_loaded(content))
+        best = self._loaded(_BEST)
+        if best is not None:
+            self._set_weights(best)
 
     def _weights(self) -> dict[str, Tensor]:
         named = self.drafter.named_parameters()
@@ -290,7 +299,7 @@ class Rounds:
                 own[name].copy_(weight)
 
     def _save_sometimes(self) -> None:
-        if monotonic() - self._saved > _SAVE_SECONDS:
+        if monotonic() - self._saved > max(_SAVE_SECONDS, _SAVING * self._saving):
             self._save()
 
     def _save_at_last(self) -> None:
@@ -301,14 +310,25 @@ class Rounds:
             self.unsaved = error
 
     def _save(self) -> None:
-        place = self._place
+        place, began = self._place, monotonic()
         state = {
             "weights": self._weights(),
             "optimizers": [each.state_dict() for each in self._optimizers],
             "place": {name: getattr(place, name) for name in _Place.__slots__},
         }
-        self._folder.write(_STATE, _saved(state))
+        self._store(_STATE, state)
         self._saved = monotonic()
+        self._saving = self._saved - began
+
+    def _store(self, name: str, value: Any) -> None:
+        # Part by part: there may be no room for a copy of it.
+        self._folder.write_parts(name, partial(torch.save, value))
+
+    def _loaded(self, name: str) -> Any:
+        """What was stored; None if it is missing or damaged."""
+        with self._folder.open(name) as file:
+            # Into main memory: a GPU may have no room for it beside what is trained there.
+            return file and torch.load(file, map_location="cpu", weights_only=True)
 
     def _order(self, *numbers: int) -> np.random.Generator:
         return np.random.default_rng([self._seed, *numbers])
@@ -347,14 +367,3 @@ def _schedule(share: float) -> float:
     if share < _WARM_UP:
         return max(share, 1e-3) / _WARM_UP
     return 1.0 if share < _CONSTANT else max(0.0, (1 - share) / (1 - _CONSTANT))
-
-
-def _saved(value: Any) -> memoryview:
-    file = BytesIO()
-    torch.save(value, file)
-    return file.getbuffer()
-
-
-def _loaded(content: bytes) -> Any:
-    # Into main memory: a GPU may have no room for it beside what is trained there.
-    return torch.load(BytesIO(content), map_location="cpu", weights_only=True)

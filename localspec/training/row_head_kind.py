@@ -13,6 +13,7 @@ from localspec.training.examples import Batch
 from localspec.training.gguf_export import Sizes, Weights
 from localspec.training.head_import import HeadFile
 from localspec.training.head_source import HeadSource, read_layers
+from localspec.training.training_size import TrainingSize
 
 _Head = TypeVar("_Head", bound=nn.Module)
 
@@ -33,11 +34,12 @@ def row_head_kind(
     name: str,
     untrained: Callable[[HeadSource, Sequence[int], TensorType], RowHead[Any]],
     weights: Callable[[HeadFile, Sizes], Weights],
+    size: Callable[[HeadSource, Sequence[int]], TrainingSize],
 ) -> Kind:
     """Make a kind of heads.
 
     untrained: makes one for a target, with the layers that it reads. weights: returns those of a
-    file, by their names in the head.
+    file, by their names in the head. size: of a training, by the layers that the head reads.
     """
 
     def layers(target: Target, options: KindOptions) -> tuple[int, ...]:
@@ -56,4 +58,7 @@ def row_head_kind(
             file.load_into(drafter.head, weights(file, source.sizes))
         return drafter
 
-    return Kind(name, layers, create)
+    def size_for(target: Target, _options: KindOptions, reads: Sequence[int]) -> TrainingSize:
+        return size(HeadSource(target, name), reads)
+
+    return Kind(name, layers, create, size_for)

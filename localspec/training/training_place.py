@@ -8,7 +8,6 @@ from localspec.distillation.material import Material
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.training.device import (
     AUTO,
-    bytes_needed,
     choose_device,
     described,
     free_bytes,
@@ -18,6 +17,7 @@ from localspec.training.device import (
     is_out_of_memory,
 )
 from localspec.training.drafter_kind import TrainedDrafter
+from localspec.training.training_size import TrainingSize
 from localspec.utils.format import format_bytes
 from localspec.utils.host_memory import host_memory
 
@@ -27,53 +27,85 @@ _ROOM = "close other programs and --resume, or train a smaller drafter, or "
 class TrainingPlace:
     """Where torch trains. asked: one of DEVICES. say: called with a line when it changes.
 
-    device: torch's. needed: bytes of memory that training takes, once a drafter is there. Raises
-    InvalidValueError for a device that is not here.
+    size: of the training. smaller: given free bytes, the option with which it fits there; empty
+    where there is none. device: torch's. Raises InvalidValueError for a device that is not here.
     """
 
-    def __init__(self, asked: str, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        asked: str,
+        say: Callable[[str], None],
+        size: TrainingSize,
+        smaller: Callable[[int], str] = lambda _free: "",
+    ) -> None:
         self.device = choose_device(asked)
         self._is_fixed, self._say = asked != AUTO, say
-        self.needed = 0
+        self._size, self._smaller = size, smaller
 
     def __str__(self) -> str:
         return described(self.device)
+
+    @property
+    def needed(self) -> int:
+        """The bytes of memory that training takes, about."""
+        return self._size.bytes
 
     def free_of(self, material: Material) -> None:
         """Free the target where it may be on the device that torch is about to use."""
         if self.is_shared:
             material.release()
 
+    def require_room(self) -> None:
+        """Raise InvalidValueError where no device has room; before anything is loaded.
+
+        In main memory such a training would be swapped in every step, or killed.
+        """
+        if self.is_shared and not self._too_small():
+            return
+        free = host_memory()
+        if self._size.bytes > free:
+            raise InvalidValueError(
+                f"{self._size.in_words} of main memory, and {format_bytes(free)} are free: close "
+                f"other programs{self._fitting(', or name {}, which fits', free)}"
+            )
+
     def take(self, drafter: TrainedDrafter) -> None:
         """Move a drafter to the device; if that is too small, to the processor, or refuse."""
-        needed, free = bytes_needed(drafter), free_bytes(self.device)
-        if free is not None and needed > free:
-            what = (
-                f"training takes about {format_bytes(needed)}, and {format_bytes(free)} are free "
-                f"on {self}"
-            )
-            fits = drafter.smaller(free)
-            if self._is_fixed:
-                others = " or ".join(filter(None, [fits, "--device cpu"]))
-                raise InvalidValueError(f"{what}; {others} fits")
+        if problem := self._too_small():
             self.device = choose_device("cpu")
-            self._say(f"{what}: the processor trains it{fits and f', and {fits} fits there'}")
+            self._say(problem)
         if self.device.type == "cpu":
-            self._say_if_short(drafter, needed)
-        self.needed = needed
+            self._say_if_short(drafter)
         self.enter(drafter)
 
-    def _say_if_short(self, drafter: TrainedDrafter, needed: int) -> None:
-        """Say where main memory has no room for a training; what of it is swapped is slow."""
+    def _too_small(self) -> str:
+        """The line of a GPU that is too small; empty where it is not.
+
+        Raises InvalidValueError where the user has named it.
+        """
+        free = free_bytes(self.device)
+        if free is None or self._size.bytes <= free:
+            return ""
+        what = f"{self._size.in_words}, and {format_bytes(free)} are free on {self}"
+        if self._is_fixed:
+            others = " or ".join(filter(None, [self._smaller(free), "--device cpu"]))
+            raise InvalidValueError(f"{what}; {others} fits")
+        return f"{what}: the processor trains it{self._fitting(', and {} fits there', free)}"
+
+    def _fitting(self, said: str, free: int) -> str:
+        """What fits in so many bytes, in words; empty where nothing does."""
+        fits = self._smaller(free)
+        return fits and said.format(fits)
+
+    def _say_if_short(self, drafter: TrainedDrafter) -> None:
+        """Say where other programs have taken main memory since; what is swapped is slow."""
         # The weights themselves are there already, frozen ones too.
         here = sum(each.numel() * each.element_size() for each in drafter.parameters())
         free = host_memory() + here
-        if needed > free:
-            fits = drafter.smaller(free)
+        if self._size.bytes > free:
             self._say(
-                f"training takes about {format_bytes(needed)} of main memory, and "
-                f"{format_bytes(free)} are free: close other programs, or train a smaller drafter"
-                f"{fits and f' ({fits} fits)'}"
+                f"{self._size.in_words} of main memory, and {format_bytes(free)} are free: close "
+                f"other programs, or train a smaller drafter{self._fitting(' ({} fits)', free)}"
             )
 
     def enter(self, drafter: TrainedDrafter) -> TrainedDrafter:

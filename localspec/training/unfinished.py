@@ -25,7 +25,8 @@ def prepare(folder: WorkFolder, request: TrainingRequest, say: Callable[[str], N
             "an unfinished training of this drafter is here; --resume goes on with it, --anew "
             "begins again"
         )
-    if request.resume and not unfinished:
+    # One that was stopped early has no budget yet, and goes on all the same.
+    if request.resume and folder.read_json(_ABOUT) is None:
         say("there is no unfinished training to resume, so this one begins")
     if not unfinished:
         for other in folder.siblings():
@@ -37,6 +38,20 @@ def prepare(folder: WorkFolder, request: TrainingRequest, say: Callable[[str], N
                     "--resume goes on with it only with the texts and options that it began with; "
                     "delete that folder to give it up"
                 )
+    length = _length(request)
+    if request.resume and unfinished:
+        begun = (folder.read_json(_ABOUT) or {}).get("length", length)
+        if begun != length:
+            say(f"{begun} was named when this training began, and counts; {length} does not")
+            length = begun
     if not request.resume:
         folder.clear()
-    folder.write_json(_ABOUT, {"target": target, "kind": request.kind, "texts": request.texts})
+    about = {"target": target, "kind": request.kind, "texts": request.texts, "length": length}
+    folder.write_json(_ABOUT, about)
+
+
+def _length(request: TrainingRequest) -> str:
+    """How long it may be, as an option."""
+    if request.tokens:
+        return f"--tokens {request.tokens}"
+    return f"--minutes {request.seconds / 60:g}"

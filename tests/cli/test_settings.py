@@ -75,6 +75,25 @@ def test_settings_scale_rotations(cli: Run, file: Path, monkeypatch: pytest.Monk
     assert "--rope-scaling is 'ntk'; it must be one of none, linear, yarn" in done.err
 
 
+def test_the_models_own_rotations_come_back(cli: Run, file: Path) -> None:
+    file.write_text(
+        'draft = "none"\nrope_scaling = "yarn"\nrope_scale = 4\nrope_freq_base = 1.5\n'
+        "yarn_orig_ctx = 2000\ndraft_rope_scale = 2\n"
+    )
+    assert len(cli(*ASK, "--json").record["recipe"]["rope"]) == 4
+    done = cli(*ASK, "--json", "--rope-scaling", "model")
+    assert not done.record["recipe"].get("rope") and "rotations" not in done.err
+    named = ("--rope-scale", "1.5", "--rope-scaling", "model")
+    assert cli(*ASK, "--json", *named).record["recipe"]["rope"] == {"rope_scale": 1.5}
+
+
+@pytest.mark.parametrize("base", ["1", "0.5"])
+def test_a_base_is_above_1(base: str, cli: Run, file: Path) -> None:
+    done = cli("config", "set", "rope_freq_base", base)
+    assert done.code == 2 and "it must be a number above 1 and at most 1e+12" in done.err
+    assert cli("config", "set", "rope_freq_base", "1.5").code == 0
+
+
 @pytest.mark.parametrize(
     "name", ["rope_scale", "rope_freq_base", "yarn_orig_ctx", "draft_rope_scale"]
 )

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from fakes.command_line import Run
 from fakes.cut_target import letters, write_cut_target
 
 import localspec
+from localspec.cli.train_output import stopped_text
 from localspec.cli.train_texts import prompts_from
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, LocalspecError, ModelNotFoundError
@@ -261,6 +263,47 @@ def test_ctrl_c_before_there_is_a_drafter(target: Path) -> None:
         running.send_signal(signal.SIGINT)
         said = running.stderr.read()
     assert running.returncode == 130
-    assert said.splitlines()[-1] == (
-        "localspec: stopped; the texts that were written are kept: --resume goes on"
+    last = said.splitlines()[-1].removeprefix("localspec: ")
+    kept = re.match(r"stopped; ([1-9][\d,]*) tokens of answers are kept", last)
+    assert last == stopped_text(int(kept[1].replace(",", "")) if kept else 0)
+
+
+@pytest.mark.skipif(not TORCH, reason="torch is not installed")
+@pytest.mark.slow
+def test_ctrl_c_while_torch_computes(
+    cli: Run, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from localspec.distillation import texts
+    from localspec.training import draft_model_kind
+
+    def interrupted(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it goes on")
+
+    monkeypatch.setattr(texts, "ANSWER", 24)
+    monkeypatch.setattr(draft_model_kind, "_untrained_rate", interrupted)
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("\n".join(json.dumps({"prompt": each}) for each in letters(40)))
+    options = ("--from", str(prompts), "--tokens", "200", "--layers", "2", *QUICK)
+    done = cli("train", str(target), *options)
+    assert done.code == 130
+    kept = re.fullmatch(
+        r"localspec: stopped; (\d+) tokens of answers are kept, and what was read of them: "
+        "--resume goes on",
+        done.lines[-1],
     )
+    assert kept and int(kept[1]) > 100
+
+
+@pytest.mark.skipif(not TORCH, reason="torch is not installed")
+def test_ctrl_c_while_the_target_loads(
+    cli: Run, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **_options: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it goes on")
+
+    monkeypatch.setattr("localspec.distillation.material.load", interrupted)
+    done = cli("train", str(target), *QUICK)
+    assert done.code == 130
+    assert done.lines == [f"localspec: {stopped_text(0)}"]

@@ -10,8 +10,10 @@ from fakes.matrix_heads import write_medusa
 from localspec.cli.output import Output
 from localspec.cli.trim_progress import TrimProgress
 from localspec.conversation.turns import Conversation, Turn
+from localspec.conversion.draft_trial import DraftTrial
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
 from localspec.gguf.check import check_drafter
+from localspec.models.own_drafters import own_drafters
 
 QUICK = ("--threads", "1", "--ctx", "512", "--gpu-layers", "0")
 
@@ -56,6 +58,36 @@ def test_the_targets_own_texts(
     assert "a pass of the head reads 27.2 kB -> 5.8 kB" in said
     assert "accepted: " in said
     assert f"next: localspec generate -m {target} --draft {out}" in said
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_auto_takes_the_trimmed_head_where_the_cut_gains(
+    gains: bool, cli: Run, target: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = target.parent
+    speeds = iter((2.0 if gains else 0.9, 1.0))
+    monkeypatch.setattr(DraftTrial, "speed", lambda *_: next(speeds))
+    whole = write_head(folder / "eagle3-target-F32.gguf", SHAPES["whole vocabulary"])
+    write_target(folder / "another.gguf")
+    out = whole.with_name("eagle3-target-F32-60-tokens.gguf")
+    named = ("trim", str(whole), "--target", str(target), "--prompts", str(prompts), *QUICK)
+    done = cli(*named, "--tokens", "60")
+    assert done.code == 0, done.err
+    taken, left = (out, whole) if gains else (whole, out)
+    assert ("--draft auto takes it for this model from now on" in done.err) == gains
+    assert [each.file for each in own_drafters(target)][:2] == [taken, left]
+    assert cli("rm", out.name, "--yes").code == 0 and not out.exists()
+    assert [each.file for each in own_drafters(target)] == [whole]
+
+
+def test_auto_finds_a_trimmed_head_of_any_name(
+    cli: Run, head: Path, target: Path, prompts: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "small.gguf"
+    named = ("trim", str(head), "--target", str(target), "--prompts", str(prompts), *QUICK)
+    assert cli(*named, "--tokens", "60", "-o", str(out)).code == 0
+    written = cli("generate", "-m", str(target), "--raw", "-n", "8", "an", *QUICK)
+    assert written.code == 0 and "draft: suffix or small" in written.err
 
 
 def test_progress_says_how_long_all_of_it_takes(

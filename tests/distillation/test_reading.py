@@ -1,7 +1,7 @@
 """Reading: training sees the rows that drafting sees, and the texts that the target writes."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import localspec
 from localspec.distillation import texts
 from localspec.distillation.material import Material, TextSource
-from localspec.distillation.reading import TargetReader
+from localspec.distillation.reading import ReadText, TargetReader
 from localspec.distillation.texts import Stopped, Text, tokenized
 from localspec.distillation.work_folder import WorkFolder
 from localspec.engine.engine import Engine
@@ -178,6 +178,33 @@ def test_stopping_keeps_whole_waves(material: Material) -> None:
     with pytest.raises(Stopped):
         material.read(material.wave(0))
     assert material._writer.kept(1) is None and material._writer.kept(0)
+
+
+def test_reading_that_was_stopped_goes_on_where_it_was(
+    material: Material, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, read, texts = WorkFolder(["a training"]), TargetReader.read, list[Text]()
+
+    def noted(self: TargetReader, text: Text, stopped: Callable[[], bool]) -> ReadText:
+        texts.append(text)
+        if len(texts) == 5 and turns.pop():
+            material._cancel.set()
+        return read(self, text, stopped)
+
+    whole = material.read(material.wave(0)).to_bytes()
+    monkeypatch.setattr(TargetReader, "read", noted)
+    for most, kept in ((1, 0), (1 << 30, 4)):  # on a disk without room, and on another one
+        texts.clear()
+        turns = [False, True]
+        rows = material.rows(folder, 1, most, material.read)
+        with pytest.raises(Stopped):
+            rows.shard(0)
+        assert rows.missing == [0]
+        material._cancel.clear()
+        texts.clear()
+        assert material.rows(folder, 1, most, material.read).shard(0).to_bytes() == whole
+        assert texts == material.wave(0)[kept:]
+    assert [each.name for each in folder.path.iterdir()] == ["rows-00000"]
 
 
 def test_shards_have_the_layers_that_were_asked_for(material: Material) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.cut_target import letters, write_cut_target
@@ -9,6 +10,7 @@ from fakes.cut_target import letters, write_cut_target
 import localspec
 from localspec.distillation import texts
 from localspec.distillation.texts import Stopped, TextWriter, tokenized
+from localspec.engine.generation import Generation
 
 
 def test_a_wave_has_both_temperatures_and_is_written_once(
@@ -37,3 +39,43 @@ def test_a_wave_has_both_temperatures_and_is_written_once(
     again = TextWriter(lambda: pytest.fail("loaded"), target, prompts, 5)
     assert [again.wave(number, never) for number in range(2)] == waves
     assert again.kept(2) is None and again.seconds_per_token(0) > 0
+
+
+def test_an_answer_that_was_stopped_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(texts, "ANSWER", 24)
+    target, never = write_cut_target(tmp_path / "target.gguf"), threading.Event()
+    with localspec.load(
+        target, draft="none", threads=1, context=256, gpu_layers=0, reproducible=True
+    ) as engine:
+        prompts = tokenized(engine, letters(20))
+        writer = TextWriter(lambda: engine, target, prompts, 5)
+        whole = writer.wave(0, never)
+        answers = writer.tokens
+        assert answers == sum(each.answer for each in whole)
+        writer.folder.delete("texts-00000")
+        written, stream = list[tuple[int, int]](), localspec.Engine.stream
+
+        def stopped_soon(self: localspec.Engine, prompt: list[int], **options: Any) -> Generation:
+            written.append((len(prompt), options["max_tokens"]))
+            running = stream(self, prompt, **options)
+            if len(written) > 18:  # the others have at least begun
+                cancel.set()
+            return running
+
+        monkeypatch.setattr(localspec.Engine, "stream", stopped_soon)
+        cancel = threading.Event()
+        with pytest.raises(Stopped):
+            writer.wave(0, cancel)
+        assert writer.kept(0) is None and 0 < writer.tokens < answers
+        kept, before = writer.tokens, len(written)
+        again = TextWriter(lambda: engine, target, prompts, 5)
+        cancel = threading.Event()
+        assert again.wave(0, never) == whole
+        lengths = sum(len(each) for each in prompts)
+        assert sum(24 - most for _, most in written[before:]) <= kept
+        assert sum(length for length, _ in written[before:]) < lengths + kept
+        assert again.tokens == answers
+        assert [each.name for each in again.folder.path.iterdir()] == ["texts-00000"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from localspec.distillation import work_folder
+from localspec.distillation.hashed_file import HashedFile
 from localspec.distillation.work_folder import WorkFolder, clear_all
 from localspec.errors import InvalidValueError, LocalspecError
 
@@ -40,6 +41,30 @@ def test_a_damaged_file_is_missing(damage: object) -> None:
     file = folder.path / "x"
     file.write_bytes(damage(file.read_bytes()))  # type: ignore[operator]
     assert folder.read("x") is None
+    with folder.open("x") as found:
+        assert found is None
+
+
+def test_a_file_is_written_and_read_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = WorkFolder([1])
+    with folder.open("x") as file:
+        assert file is None
+    folder.write_parts("x", lambda file: [file.write(b"%d," % number) for number in range(999)])
+    content = b"".join(b"%d," % number for number in range(999))
+    assert folder.read("x") == content
+    with folder.open("x") as file:
+        assert file and file.read() == content
+        assert file.seek(-4, 2) == len(content) - 4 and file.read() == b"998,"
+        assert file.seek(2) == file.tell() == 2 and file.read(4) == b"1,2,"
+
+    def hidden(file: HashedFile) -> None:
+        monkeypatch.setattr(file, "_file", None)
+        file.error = OSError(errno.ENOSPC, "No space left on device")
+        raise RuntimeError("unexpected pos 768 vs 662")
+
+    with pytest.raises(LocalspecError, match="is full"):
+        folder.write_parts("x", hidden)
+    assert folder.read("x") == content
 
 
 def test_two_processes_do_not_share_one(tmp_path: Path) -> None:

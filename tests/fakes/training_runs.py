@@ -30,6 +30,17 @@ def request(target: Path, out: Path | None = None, *, seed: int | None = 3, **op
     return TrainingRequest(source, "draft-model", "letters", out=out, **options)
 
 
+def train(made, watch=lambda _: None, cancel=None, said=None):  # type: ignore[no-untyped-def]
+    """Run a training with one thread; what it says is added to `said`."""
+    import torch
+
+    from localspec.training.own_training import OwnTraining
+
+    torch.set_num_threads(1)
+    say = ([] if said is None else said).append
+    return OwnTraining(made, watch, say, cancel or threading.Event()).run()
+
+
 def main(target: str, folder: str, phase: str, *flags: str) -> None:
     import torch
 

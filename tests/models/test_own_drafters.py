@@ -22,6 +22,7 @@ from localspec.models.own_drafters import is_no_target, own_drafters, sidecar_dr
 from localspec.models.pair_finder import pair_like
 from localspec.models.registry import user_file
 from localspec.models.summaries import summary_of
+from localspec.models.trained_drafters import TrainedDrafter, add_trained
 
 REPO = "zoo/owl-GGUF"
 AUTO = parse_draft("auto")
@@ -103,6 +104,20 @@ def test_the_order_is_that_of_models_toml_then_what_lies_beside(folder: Path) ->
     ]
     plain = own_drafters(target, Known())[2]
     assert plain.file is None and "localspec pull owl fetches one that has" in plain.missing
+
+
+def test_a_trimmed_head_is_named_after_its_target(folder: Path) -> None:
+    target, other = folder / "owl-Q8_0.gguf", folder / "jay-Q8_0.gguf"
+    whole, trimmed = folder / "eagle3-owl-Q8_0.gguf", folder / "eagle3-owl-Q8_0-16384-tokens.gguf"
+    for path in (target, other, trimmed):
+        path.write_bytes(path.name.encode())
+    assert [each.file for each in own_drafters(target, Known())] == [trimmed]
+    assert own_drafters(other, Known()) == []
+    # Where it is known that the cut did not gain, the whole head stays the first.
+    whole.touch()
+    (folder / "eagle3-broken.gguf").symlink_to("none")
+    add_trained(target, TrainedDrafter("eagle3", trimmed, target.name, False, 0.3))
+    assert [each.file for each in own_drafters(target, Known())] == [whole, trimmed]
 
 
 def test_heads_inside_need_no_entry(folder: Path) -> None:

@@ -24,18 +24,14 @@ torch = pytest.importorskip("torch")
 
 from fakes.drafter_kinds import EXACT  # noqa: E402
 from fakes.tool_drafts import EXACT_FLAGS, own_drafts, same_drafts, tools_drafts  # noqa: E402
-from fakes.training_runs import RUNTIME, request  # noqa: E402
+from fakes.training_runs import RUNTIME, request, train  # noqa: E402
 
-from localspec.distillation.material import Material  # noqa: E402
-from localspec.distillation.texts import Stopped  # noqa: E402
-from localspec.distillation.trained import Trained  # noqa: E402
 from localspec.distillation.work_folder import WorkFolder, default_folder  # noqa: E402
 from localspec.drafters.draft_model import DraftModel  # noqa: E402
 from localspec.training import draft_model_kind, rounds  # noqa: E402
 from localspec.training.device import choose_device  # noqa: E402
 from localspec.training.drafter_kind import KindOptions  # noqa: E402
-from localspec.training.own_training import OwnTraining  # noqa: E402
-from localspec.training.training_request import Progress, TrainingRequest  # noqa: E402
+from localspec.training.training_request import Progress  # noqa: E402
 
 TOOL = os.environ.get("LLAMA_SPECULATIVE_SIMPLE", "")
 
@@ -47,17 +43,6 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A qwen3, or what a test asks for."""
     family = getattr(request, "param", "qwen3")
     return write_cut_target(tmp_path / "target.gguf", family, quantised=True)
-
-
-def train(
-    made: TrainingRequest,
-    watch: Callable[[Progress], None] = lambda _: None,
-    cancel: threading.Event | None = None,
-    said: list[str] | None = None,
-) -> Trained:
-    torch.set_num_threads(1)
-    say = ([] if said is None else said).append
-    return OwnTraining(made, watch, say, cancel or threading.Event()).run()
 
 
 @pytest.mark.parametrize("target", ["qwen3", "qwen2"], indirect=True)
@@ -155,28 +140,6 @@ def test_killed_in_each_phase_it_goes_on_with_the_same_result(target: Path, tmp_
     assert "going on where" in again.stdout
 
 
-def test_stopping_keeps_the_best_so_far(target: Path) -> None:
-    cancel = threading.Event()
-
-    def stop(progress: Progress) -> None:
-        if progress.phase == "training" and progress.share > 0.6:
-            cancel.set()
-
-    done = train(request(target), stop, cancel)
-    assert not done.finished and done.path.exists() and not done.trials
-    with pytest.raises(InvalidValueError, match="--resume goes on with it, --anew begins again"):
-        train(request(target))
-    ended = train(request(target, resume=True))
-    assert ended.finished and ended.history[: len(done.history)] == list(done.history)
-
-
-def test_stopping_before_there_is_a_drafter(target: Path) -> None:
-    cancel = threading.Event()
-    with pytest.raises(Stopped):
-        train(request(target), lambda each: cancel.set(), cancel)
-    assert not trained_drafters(target)
-
-
 def test_one_that_another_has_replaced_is_trained_again(target: Path) -> None:
     done = train(request(target, tokens=100))
     said: list[str] = []
@@ -201,30 +164,6 @@ def test_rows_that_do_not_fit_on_the_disk_are_read_again(target: Path) -> None:
     assert "60.0 kB on the disk" in said[1]
 
 
-def test_stopping_while_rows_are_read_again_keeps_the_best_so_far(
-    target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cancel, read, place = threading.Event(), Material.read, list[Progress]()
-
-    def stopped(self: Material, texts: Any) -> Any:
-        if any(each.phase == "training" and each.share > 0.6 for each in place):
-            cancel.set()
-        return read(self, texts)
-
-    monkeypatch.setattr(Material, "read", stopped)
-    done = train(request(target, cache=1), place.append, cancel)
-    assert cancel.is_set() and not done.finished and len(done.history) > 1 and done.path.exists()
-    # It goes on where it was, and not at the last time that it was saved by itself.
-    monkeypatch.setattr(Material, "read", read)
-    seen = list[Progress]()
-    ended = train(request(target, cache=1, resume=True), seen.append)
-    before, after = (
-        [each.share for each in some if each.phase == "training"] for some in (place, seen)
-    )
-    assert after[0] > before[-1]
-    assert ended.history == train(request(target, anew=True)).history
-
-
 def test_what_is_read_again_is_told(target: Path) -> None:
     seen = list[Progress]()
     done = train(request(target, cache=1), seen.append)
@@ -237,29 +176,6 @@ def test_what_is_read_again_is_told(target: Path) -> None:
     assert done.facts.phases["reading texts"] > 0
     # The time of training says nothing of the target's, and the other way round.
     assert all(each.left and each.left > 0 for each in seen if each.phase == "training")
-
-
-def test_stopping_where_the_disk_is_full_keeps_the_drafter_all_the_same(
-    target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cancel, said, read = threading.Event(), list[str](), Material.read
-
-    def full(_self: Any) -> None:
-        raise LocalspecError("the disk is full; run the same command with --resume")
-
-    def stopped(self: Material, texts: Any) -> Any:
-        if len(said) == 2 and seen and seen[-1].share > 0.6:
-            monkeypatch.setattr(rounds.Rounds, "_save", full)
-            cancel.set()
-        return read(self, texts)
-
-    seen = list[Progress]()
-    monkeypatch.setattr(Material, "read", stopped)
-    watch = lambda each: seen.append(each) if each.phase == "training" else None  # noqa: E731
-    done = train(request(target, cache=1), watch, cancel, said)
-    assert cancel.is_set() and not done.finished and done.path.exists()
-    assert said[-1].startswith("the disk is full; ")
-    assert said[-1].endswith("--resume goes on from an earlier place")
 
 
 def test_layers_may_be_named(target: Path) -> None:
@@ -306,17 +222,17 @@ def test_the_layers_of_a_training_that_goes_on_are_chosen_once(
 
 def test_a_disk_that_fills_loses_nothing(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writes = [0]
-    real = rounds.WorkFolder.write
+    real = rounds.WorkFolder.write_parts
 
-    def full(self: object, name: str, content: bytes) -> None:
+    def full(self: object, name: str, write: Callable[[Any], None]) -> None:
         writes[0] += name == "state"
         if writes[0] == 2:
             writes[0] += 1
             raise LocalspecError("the disk is full; run the same command with --resume")
-        real(self, name, content)  # type: ignore[arg-type]
+        real(self, name, write)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(rounds.WorkFolder, "write", full)
+        patch.setattr(rounds.WorkFolder, "write_parts", full)
         with pytest.raises(LocalspecError, match="the disk is full"):
             train(request(target))
     ended = train(request(target, resume=True))
@@ -339,17 +255,3 @@ def test_refusals_before_anything_is_loaded(target: Path, tmp_path: Path) -> Non
     if not torch.cuda.is_available():
         with pytest.raises(InvalidValueError, match=r"torch .* sees none here"):
             train(request(target, device="cuda"))
-
-
-def test_stopping_the_last_trial_keeps_the_drafter(target: Path) -> None:
-    cancel = threading.Event()
-
-    def stop(progress: Progress) -> None:
-        if progress.phase == "trying the drafter":
-            cancel.set()
-
-    done = train(request(target, tokens=200), stop, cancel)
-    assert not done.finished and not done.trials and done.path.exists()
-    assert [each.file for each in trained_drafters(target)] == [done.path]
-    ended = train(request(target, tokens=200, resume=True))
-    assert ended.finished and ended.trials and ended.history == done.history

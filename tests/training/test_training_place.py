@@ -26,7 +26,9 @@ from localspec.training.draft_model_kind import DraftModel  # noqa: E402
 from localspec.training.drafter_kind import KindOptions, TrainedDrafter  # noqa: E402
 from localspec.training.own_training import OwnTraining  # noqa: E402
 from localspec.training.training_place import TrainingPlace  # noqa: E402
+from localspec.training.training_size import TrainingSize  # noqa: E402
 
+NOTHING = TrainingSize(0, 0, 64, 200, 0.0)
 FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 METAL = RuntimeError("MPS backend out of memory (MPS allocated: 8 GB)")
 NO_KERNEL = RuntimeError(
@@ -254,7 +256,7 @@ def test_a_device_that_was_named_is_not_left(
 
 
 def test_another_error_is_raised_as_it_is() -> None:
-    place = TrainingPlace("cpu", lambda _: None)
+    place = TrainingPlace("cpu", lambda _: None, NOTHING)
     with pytest.raises(RuntimeError, match="shapes"):
         place.give_up(RuntimeError("shapes differ"))
     with pytest.raises(NotImplementedError):
@@ -267,21 +269,21 @@ def test_another_error_is_raised_as_it_is() -> None:
 @pytest.mark.parametrize("error", [NO_KERNEL, NO_FUNCTION, NO_OPERATOR])
 def test_a_device_that_torch_cannot_compute_on(error: RuntimeError) -> None:
     said = list[str]()
-    place = TrainingPlace("auto", said.append)
+    place = TrainingPlace("auto", said.append, NOTHING)
     place.give_up(error)
     why = str(error).partition("\n")[0].rstrip(".")
     assert said == [
         f"torch {torch.__version__} cannot train on GPU ({why}): the processor trains it from here"
     ]
     assert not place.is_shared
-    named = TrainingPlace("cuda", said.append)
+    named = TrainingPlace("cuda", said.append, NOTHING)
     with pytest.raises(LocalspecError, match=r"cannot train on GPU .*; go on with --device cpu"):
         named.give_up(error)
 
 
 @pytest.mark.usefixtures("gpu")
 def test_main_memory_that_ends_is_not_the_devices() -> None:
-    place = TrainingPlace("auto", pytest.fail)
+    place = TrainingPlace("auto", pytest.fail, NOTHING)
     with pytest.raises(LocalspecError, match="main memory is too small for this"):
         place.give_up(MAIN)
 

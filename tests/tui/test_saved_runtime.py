@@ -76,6 +76,30 @@ def test_what_the_command_line_names_counts_and_a_line_says_so(chat: Chat, file:
     assert "(this conversation was begun with --rope-scaling model)" in done.notes
 
 
+def test_it_goes_on_with_the_context_that_was_named(chat: Chat, file: Path) -> None:
+    chat(Script(["One."]), "hi\n", runtime={**USUAL, "context": 16384})
+    assert kept_in(file).runtime == {**USUAL, "context": 16384}
+    for now in (None, 4096):  # as the settings of the user may have it
+        script = Script(["Two."])
+        done = chat(script, "and now?\n", latest=True, runtime={**USUAL, "context": now})
+        assert script.engines[0].options["context"] == 16384
+        assert "(--ctx 16384, as this conversation was begun)" in done.notes
+    script = Script(["Three."])
+    named: dict[str, Any] = {"runtime": {**USUAL, "context": 4096}, "named": frozenset({"context"})}
+    done = chat(script, "hi\n", latest=True, **named)
+    assert script.engines[0].options["context"] == 4096
+    assert "(this conversation was begun with --ctx 16384)" in done.notes
+    assert kept_in(file).runtime["context"] == 4096
+
+
+def test_a_context_that_nobody_named_is_that_of_now(chat: Chat, file: Path) -> None:
+    chat(Script(["One."]), "hi\n", runtime={**USUAL, "context": None})
+    assert kept_in(file).runtime == USUAL
+    script = Script(["Two."])
+    done = chat(script, "hi\n", latest=True, runtime={**USUAL, "context": 4096})
+    assert script.engines[0].options["context"] == 4096 and "begun" not in done.notes
+
+
 def test_another_model_has_its_own(chat: Chat, file: Path) -> None:
     begun(file, runtime=BEGUN)
     script = Script(["Two."])
@@ -88,6 +112,8 @@ def test_another_model_has_its_own(chat: Chat, file: Path) -> None:
     [
         {"kv_type": "q9_9"},
         {"rope_scale": "4"},
+        {"context": "4096"},
+        {"context": 1},
         {"rope_scale": 0.5},
         {"rope_scaling": ["yarn"]},
         {"kv_type": 3},
