@@ -38,6 +38,7 @@ from localspec_tui.widgets.message_queue import MessageQueue
 from localspec_tui.widgets.origin_view import OriginLegend
 from localspec_tui.widgets.progress_line import ProgressLine
 from localspec_tui.widgets.status_line import StatusLine
+from localspec_tui.widgets.thought_view import ThoughtView
 from localspec_tui.widgets.turn_view import TurnView
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class ChatScreen(Screen[None]):
                 yield self.view
                 yield OriginLegend(id="legend")
                 yield ProgressLine(id="progress")
-                yield FindBar(id="find")
+                yield self.search.bar
                 yield MessageQueue(id="queue")
                 yield self.composer
         yield StatusLine(id="status")
@@ -156,13 +157,19 @@ class ChatScreen(Screen[None]):
         if self.chat.autosave.key:
             self.chat.save_unsent(self.unsent.text)
 
+    @property
+    def has_markdown(self) -> bool:
+        """Whether answers are Markdown. Without a chat template, they are plain text."""
+        ready = self.event_handler.ready
+        return ready is None or ready.has_template
+
     def _make_turn_view(self, turn: Turn) -> TurnView:
-        variants, ready = self.conversation.variants(turn), self.event_handler.ready
+        variants = self.conversation.variants(turn)
         view = TurnView(
             turn,
             variant=(variants.index(turn) + 1, len(variants)),
             origins=self.chat.autosave.origins.get(turn.key, ()),
-            markdown=ready is None or ready.has_template,
+            markdown=self.has_markdown,
         )
         view.show_origins(self.show_origins)
         view.mark(self.search.pattern, None)
@@ -258,6 +265,10 @@ class ChatScreen(Screen[None]):
     def _stop_finding(self) -> None:
         self.search.close()
 
+    @on(ThoughtView.Toggled)
+    def _find_again(self) -> None:
+        self.search.refresh()
+
     @on(Composer.Exited)
     def _focus_last_turn(self) -> None:
         self.view.action_move_focus(-1)
@@ -345,6 +356,7 @@ class ChatScreen(Screen[None]):
         for view in self.view.turn_views:
             view.show_origins(self.show_origins)
         self.query_one(OriginLegend).display = self.show_origins
+        self.search.refresh()
         self.update_status()
 
     async def action_scroll_view(self, action: str) -> None:

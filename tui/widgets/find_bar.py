@@ -44,10 +44,14 @@ class FindBar(Horizontal):
     class Closed(Message):
         """The user looks for nothing any more."""
 
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._found = Label(id="found", markup=False)
+
     def compose(self) -> ComposeResult:
         yield Label("Find: ")
         yield Input(compact=True, select_on_focus=True)
-        yield Label(id="found", markup=False)
+        yield self._found
 
     def on_mount(self) -> None:
         self.display = False
@@ -59,11 +63,15 @@ class FindBar(Horizontal):
 
     def show_count(self, number: int, count: int) -> None:
         """Show how often the text was found. number: of the place that is shown, from 1."""
-        self.query_one("#found", Label).update(f" {number:,} of {count:,}" if count else " nothing")
+        self._found.update(f" {number:,} of {count:,}" if count else " nothing")
+
+    def show_reading(self, count: int) -> None:
+        """Show how often the text was found so far."""
+        self._found.update(f" {count:,} so far")
 
     def show_nothing(self) -> None:
         """Show that no text is looked for."""
-        self.query_one("#found", Label).update("")
+        self._found.update("")
 
     @property
     def text(self) -> str:
