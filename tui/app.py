@@ -269,7 +269,7 @@ class ChatApp(App[None]):
     def confirm_settings(self, ready: ModelReady) -> None:
         """Note that the settings are in use now, with this model."""
         self.settings = self._working_settings = replace(self.settings, model=ready.model)
-        self.main.composer.border_subtitle = model_label(ready.model)
+        self.main.message_size.show_model(model_label(ready.model))
         self._remember(lambda known: known.remember_model(ready.model, bundled=ready.bundled))
 
     def revert_settings(self) -> None:

@@ -23,6 +23,7 @@ from localspec_tui.dialogs import Dialogs
 from localspec_tui.event_handler import EngineEventHandler
 from localspec_tui.figures import RegularUpdates, show_figures
 from localspec_tui.message_history import HISTORY_LENGTH, MessageHistory
+from localspec_tui.message_size import MessageSize
 from localspec_tui.outbox import Outbox
 from localspec_tui.outside_editor import edit_outside
 from localspec_tui.pasted_paths import as_attachments
@@ -57,6 +58,7 @@ class ChatScreen(Screen[None]):
     conversation: the one on the screen. show_origins: whether answers are in origin view.
     pending_changes: one callback for each ConversationChanged event that is still to come.
     outbox: messages that are not in the conversation yet. unsent: the one that is being typed.
+    message_size: counts the tokens of that one.
     history: those that Up brings back. composer: the text box. view: the conversation view.
     figures: update the status line and the live panel. dialogs: open other screens. switch: begins
     and continues conversations. search: finds a text in this one.
@@ -92,6 +94,7 @@ class ChatScreen(Screen[None]):
         self.pending_changes: deque[Callable[[], None]] = deque()
         self.outbox = Outbox(self)
         self.unsent = UnsentText(self)
+        self.message_size = MessageSize(self)
         self.history = MessageHistory(self._earlier_messages)
         # Its text is saved at the end, when the widget is not on the screen any more.
         self.composer = Composer(
@@ -150,6 +153,7 @@ class ChatScreen(Screen[None]):
         """Show the current speed, acceptance rate and context in the status line and live panel."""
         if self.event_handler.ready:
             show_figures(self)
+            self.message_size.show()
 
     def _save(self) -> None:
         """Save what has changed within the last second. A session begins with a message."""
@@ -218,6 +222,10 @@ class ChatScreen(Screen[None]):
     def _say_objection(self, event: Composer.Objected) -> None:
         self.view.note(event.problem, warning=True)
         self.view.follow_end()
+
+    @on(Composer.Changed)
+    def _count_tokens(self) -> None:
+        self.message_size.text_changed()
 
     @on(Composer.SentNothing)
     def _send_queued(self) -> None:
