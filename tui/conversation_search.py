@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Sequence
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -80,7 +81,8 @@ class ConversationSearch:
             self._show_count()
 
     def _read_all(self, *, go_to_last: bool) -> None:
-        self._screen.run_worker(self._read(go_to_last), group="find", exclusive=True)
+        read = partial(self._read, go_to_last)
+        self._screen.run_worker(read, group="find", exclusive=True)
 
     async def _read(self, go_to_last: bool) -> None:
         """Find all places, from the last turn back, and have one of them in sight."""

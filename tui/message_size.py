@@ -1,6 +1,7 @@
 """Message size: how many tokens the text in the box has, and what it leaves of the context."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
@@ -43,6 +44,8 @@ class MessageSize:
         self._model = ""
         self._counted: Counted | None = None
         self._seconds = 0.0
+        # When the text has changed last, and whether it is about to be counted, or being counted.
+        self._changed, self._is_due = 0.0, False
 
     def show_model(self, label: str) -> None:
         """Show the name of another model, and count with its vocabulary."""
@@ -51,13 +54,13 @@ class MessageSize:
 
     def text_changed(self) -> None:
         """Count soon; nothing is shown of a short text, or of a command."""
-        text = self._screen.composer.text
-        if len(text) < SHORTEST or is_command(text):
+        self._changed = monotonic()
+        if self._counted and not self._is_countable(self._screen.composer.text):
             self._counted = None
-            self._screen.workers.cancel_group(self._screen, "count")
             self.show()
-        else:
-            self._screen.run_worker(self._count(text), group="count", exclusive=True)
+        if not self._is_due:
+            self._is_due = True
+            self._screen.set_timer(_PAUSE, self._count_when_typed)
 
     def show(self) -> None:
         """Show what was counted, and the name of the model if there is room beside it."""
@@ -78,12 +81,28 @@ class MessageSize:
         gauge = session.gauge
         return None if self._screen.conversation.turns and not gauge.used else gauge
 
+    @staticmethod
+    def _is_countable(text: str) -> bool:
+        return len(text) >= SHORTEST and not is_command(text)
+
+    def _count_when_typed(self) -> None:
+        """Count, unless a key was pressed just now."""
+        wait = self._changed + max(_PAUSE, _FACTOR * self._seconds) - monotonic()
+        if wait > 0:
+            self._screen.set_timer(wait, self._count_when_typed)
+        elif self._is_countable(text := self._screen.composer.text):
+            self._screen.run_worker(partial(self._count, text), group="count")
+        else:
+            self._is_due = False
+
     async def _count(self, text: str) -> None:
-        await asyncio.sleep(max(_PAUSE, _FACTOR * self._seconds))
-        is_answer = self._screen.unsent.edits_answer
-        began = monotonic()
-        self._counted = await asyncio.to_thread(self._counted_now, text, is_answer)
+        began, is_answer = monotonic(), self._screen.unsent.edits_answer
+        counted = await asyncio.to_thread(self._counted_now, text, is_answer)
         self._seconds = monotonic() - began
+        if self._changed > began:
+            self._count_when_typed()
+            return
+        self._counted, self._is_due = counted, False
         self.show()
 
     def _counted_now(self, text: str, is_answer: bool) -> Counted | None:
