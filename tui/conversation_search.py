@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
@@ -81,7 +81,8 @@ class ConversationSearch:
             self._show_count()
 
     def _read_all(self, *, go_to_last: bool) -> None:
-        read = partial(self._read, go_to_last)
+        # Not the coroutine itself: the worker may be cancelled before it begins.
+        read: Callable[[], Awaitable[None]] = partial(self._read, go_to_last)
         self._screen.run_worker(read, group="find", exclusive=True)
 
     async def _read(self, go_to_last: bool) -> None:

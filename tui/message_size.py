@@ -1,6 +1,7 @@
 """Message size: how many tokens the text in the box has, and what it leaves of the context."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -91,7 +92,8 @@ class MessageSize:
         if wait > 0:
             self._screen.set_timer(wait, self._count_when_typed)
         elif self._is_countable(text := self._screen.composer.text):
-            self._screen.run_worker(partial(self._count, text), group="count")
+            count: Callable[[], Awaitable[None]] = partial(self._count, text)
+            self._screen.run_worker(count, group="count")
         else:
             self._is_due = False
 
