@@ -61,7 +61,7 @@ class MessageSize:
             self.show()
         if not self._is_due:
             self._is_due = True
-            self._screen.set_timer(_PAUSE, self._count_when_typed)
+            self._screen.composer.set_timer(_PAUSE, self._count_when_typed)
 
     def show(self) -> None:
         """Show what was counted, and the name of the model if there is room beside it."""
@@ -90,7 +90,7 @@ class MessageSize:
         """Count, unless a key was pressed just now."""
         wait = self._changed + max(_PAUSE, _FACTOR * self._seconds) - monotonic()
         if wait > 0:
-            self._screen.set_timer(wait, self._count_when_typed)
+            self._screen.composer.set_timer(wait, self._count_when_typed)
         elif self._is_countable(text := self._screen.composer.text):
             count: Callable[[], Awaitable[None]] = partial(self._count, text)
             self._screen.run_worker(count, group="count")
