@@ -9,7 +9,9 @@ from fakes.pilot import ChatPilot, running_chat, screen_segments
 from fakes.scripted import Script
 from hypothesis import given
 from hypothesis import strategies as st
+from textual import events
 from textual.content import Content
+from textual.widgets import Input
 
 from localspec_tui import conversation_search, shown_texts
 from localspec_tui.found_text import Span, occurrences, pattern_of, shown_text, spans_by_row
@@ -168,6 +170,19 @@ def test_reasoning_is_searched_while_it_is_shown(tmp_path: Path) -> None:
             await chat.until(lambda: count(chat) == "1 of 1" and marked(chat))
             await chat.press("ctrl+t")
             await chat.until(lambda: count(chat) == "nothing" and not marked(chat))
+
+    asyncio.run(body())
+
+
+def test_keys_of_the_bar_act_in_order(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.press("ctrl+f", *"abc")
+            for key in ["backspace"] * 3 + [*"xyz"]:
+                chat.app.post_message(events.Key(key, key if len(key) == 1 else None))
+            await chat.pilot.pause(0.3)
+            box = chat.screen.query_one(FindBar).query_one(Input)
+            await chat.until(lambda: box.value == "xyz")
 
     asyncio.run(body())
 
