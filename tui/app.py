@@ -50,6 +50,7 @@ from localspec_tui.widgets.conversation_view import ConversationView
 from localspec_tui.widgets.find_bar import FindBar
 from localspec_tui.widgets.turn_view import TurnView
 
+_LIGHT_THEME = "textual-light"
 # Seconds within which ctrl+c must be pressed twice to quit.
 _QUIT_INTERVAL = 2.0
 
@@ -108,6 +109,10 @@ class ChatApp(App[None]):
         )
         self.main = ChatScreen()
         self.lost_text = ""
+        # Until the first frame is drawn.
+        self._typed_early: list[events.Event] | None = []
+        # Whether the theme is not the user's choice.
+        self._is_theme_guessed = False
         # The settings of the model that is loaded, to go back to if a switch fails.
         self._working_settings = self.settings
         self._launch_options = options
@@ -126,13 +131,18 @@ class ChatApp(App[None]):
         theme = self._launch_options.theme or self._preferences.theme
         if theme in BUILTIN_THEMES:
             self.theme = theme
+        elif self._launch_options.is_terminal_light:
+            self._is_theme_guessed, self.theme = True, _LIGHT_THEME
         self.theme_changed_signal.subscribe(self, self._remember_theme)
         self.log_lines.attach()
         self._handle_signals()
         self.call_after_refresh(self._open_session)
 
-    def _open_session(self) -> None:
+    async def _open_session(self) -> None:
         """Show the resumed session and load the model, once the first frame is drawn."""
+        early, self._typed_early = self._typed_early, None
+        for event in early or ():
+            await self.on_event(event)
         options, screen = self._launch_options, self.main
         for note in filter(None, (*options.notes, self.archive.problem)):
             screen.view.note(note, warning=True)
@@ -269,7 +279,7 @@ class ChatApp(App[None]):
     def confirm_settings(self, ready: ModelReady) -> None:
         """Note that the settings are in use now, with this model."""
         self.settings = self._working_settings = replace(self.settings, model=ready.model)
-        self.main.composer.border_subtitle = model_label(ready.model)
+        self.main.message_size.show_model(model_label(ready.model))
         self._remember(lambda known: known.remember_model(ready.model, bundled=ready.bundled))
 
     def revert_settings(self) -> None:
@@ -278,7 +288,9 @@ class ChatApp(App[None]):
         self.settings = replace(self.settings, model=working.model, draft=working.draft)
 
     def _remember_theme(self, theme: Theme) -> None:
-        self._remember(lambda known: known.remember(theme=theme.name))
+        is_guessed, self._is_theme_guessed = self._is_theme_guessed, False
+        if not is_guessed:
+            self._remember(lambda known: known.remember(theme=theme.name))
 
     def _remember(self, change: Callable[[Preferences], Preferences]) -> None:
         if self._launch_options.private:
@@ -291,8 +303,11 @@ class ChatApp(App[None]):
     # Keys.
 
     async def on_event(self, event: events.Event) -> None:
-        """Focus the text box of the chat for letters that nothing else uses."""
+        """Focus the text box for letters that nothing else uses; what comes early waits for it."""
         is_typed = isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded
+        if is_typed and self._typed_early is not None:
+            self._typed_early.append(event)
+            return
         if is_typed and self.screen_stack and self.screen is self.main:
             self.main.focus_for(cast("events.Key | events.Paste", event))
         await super().on_event(event)

@@ -1,37 +1,60 @@
 """Conversation search: finds a text in the conversation on the chat screen."""
 
+import asyncio
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
 
-from localspec_tui.found_text import Hit, hits, pattern_of
+from localspec.conversation.turns import Turn
+from localspec_tui.found_text import occurrences, pattern_of
+from localspec_tui.shown_texts import Shown, ShownTexts
 from localspec_tui.widgets.find_bar import FindBar
 
 if TYPE_CHECKING:
     from localspec_tui.screens.chat import ChatScreen
 
+# Seconds to read turns before the screen has its turn.
+_SLICE = 0.02
+
+
+class Hit(NamedTuple):
+    """An occurrence in a turn. number: among those of the turn, from 0."""
+
+    turn: Turn
+    number: int
+
 
 class ConversationSearch:
     """Shows the places of a text, one after the other, from the last one on.
 
+    Turns are read from the last one back, beside what else the screen does: to know what the
+    Markdown of a long conversation shows takes seconds, the first time.
+
     pattern: finds the text; None while none is looked for. shown: the place that is in sight.
+    bar: where the user types what to look for.
     """
 
     def __init__(self, screen: "ChatScreen") -> None:
         self.pattern: re.Pattern[str] | None = None
         self.shown: Hit | None = None
+        self.bar = FindBar(id="find")
         self._screen = screen
-
-    @property
-    def _bar(self) -> FindBar:
-        return self._screen.query_one(FindBar)
+        self._texts = ShownTexts(self._how_shown)
+        # The places so far, the last one first, and whether turns are still being read.
+        self._found: list[Hit] = []
+        self._is_reading = False
 
     def open(self) -> None:
         """Let the user type what to look for."""
-        self._bar.open()
-        self.find(self._bar.text)
+        self.bar.open()
+        self._texts.forget_others(self._screen.conversation.turns)
+        self.find(self.bar.text)
 
     def close(self) -> None:
         """Look for nothing any more."""
+        self._screen.workers.cancel_group(self._screen, "find")
         self.pattern = self.shown = None
         self._mark()
         self._screen.composer.focus()
@@ -40,33 +63,77 @@ class ConversationSearch:
         """Look for a text, and show its last place; where it goes on with the one before, that."""
         before, self.shown = self.shown, None
         self.pattern = pattern_of(text) if text.strip() else None
-        found = self._hits
-        if not self.pattern:
-            self._bar.show_nothing()
-        elif before and (same := [each for each in found if each.turn is before.turn]):
-            self._show(found, found.index(same[-1]))
-        else:
-            self._show(found, len(found) - 1)
-        self._mark()
+        if before and before.turn in self._screen.conversation.turns:
+            self._go_to(next(iter(self._hits(before.turn)), None))
+        self._read_all(go_to_last=True)
+
+    def refresh(self) -> None:
+        """Look again, because the conversation shows something else; nothing is scrolled."""
+        if self.pattern:
+            self._read_all(go_to_last=False)
 
     def move(self, step: int) -> None:
         """Show the next place, or the one before for -1; behind the last comes the first."""
-        found = self._hits
-        if self.pattern:
-            at = found.index(self.shown) if self.shown in found else -max(step, 0)
-            self._show(found, (at + step) % len(found) if found else -1)
-            self._mark()
+        if self._found:
+            known = self.shown in self._found
+            at = self._found.index(self.shown) if known and self.shown else min(step, 0)
+            self._go_to(self._found[(at - step) % len(self._found)])
+            self._show_count()
 
-    @property
-    def _hits(self) -> list[Hit]:
-        return hits(self._screen.conversation.turns, self.pattern) if self.pattern else []
+    def _read_all(self, *, go_to_last: bool) -> None:
+        # Not the coroutine itself: the worker may be cancelled before it begins.
+        read: Callable[[], Awaitable[None]] = partial(self._read, go_to_last)
+        self._screen.run_worker(read, group="find", exclusive=True)
 
-    def _show(self, found: list[Hit], at: int) -> None:
-        self._bar.show_count(at + 1, len(found))
-        self.shown = found[at] if found else None
-        if self.shown:
-            self._screen.view.go_to(self.shown.turn)
+    async def _read(self, go_to_last: bool) -> None:
+        """Find all places, from the last turn back, and have one of them in sight."""
+        self._found, self._is_reading = [], True
+        began = monotonic()
+        for turn in reversed(self._screen.conversation.turns if self.pattern else []):
+            self._found += self._hits(turn)
+            if go_to_last and not self.shown and self._found:
+                self._go_to(self._found[0])
+            if monotonic() - began > _SLICE:
+                self._show_count()
+                await asyncio.sleep(0)
+                began = monotonic()
+        self._is_reading = False
+        if self.shown not in self._found:
+            self.shown = self._found[0] if self._found else None
+        self._show_count()
+        self._mark()
+
+    def _hits(self, turn: Turn) -> Sequence[Hit]:
+        """The places in a turn, the last one first."""
+        if not self.pattern:
+            return []
+        count = sum(occurrences(self.pattern, text) for text in self._texts.of(turn))
+        return [Hit(turn, number) for number in reversed(range(count))]
+
+    def _how_shown(self, turn: Turn) -> Shown:
+        views = (view for view in self._screen.view.turn_views if view.turn is turn)
+        if view := next(views, None):
+            return Shown(view.shows_thought, view.shows_markdown)
+        has_origins = bool(self._screen.chat.autosave.origins.get(turn.key))
+        shows_origins = self._screen.show_origins and has_origins
+        is_markdown = self._screen.has_markdown and turn.role == "assistant"
+        return Shown(thought=False, markdown=is_markdown and not shows_origins)
+
+    def _show_count(self) -> None:
+        if not self.pattern:
+            self.bar.show_nothing()
+        elif self._is_reading:
+            self.bar.show_reading(len(self._found))
+        else:
+            at = self._found.index(self.shown) if self.shown else 0
+            self.bar.show_count(len(self._found) - at, len(self._found))
+
+    def _go_to(self, hit: Hit | None) -> None:
+        self.shown = hit
+        if hit:
+            self._screen.view.go_to(hit.turn)
             self._screen.view.call_after_refresh(self._scroll_to_row)
+        self._mark()
 
     def _scroll_to_row(self) -> None:
         if self.shown:

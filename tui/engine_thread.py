@@ -81,6 +81,18 @@ class EngineThread:
         """
         return self._answer.stats if self._answer else None
 
+    def count_tokens(self, text: str) -> int | None:
+        """How many tokens a text has; None while no model is loaded. Any thread may call this.
+
+        It does not wait for an answer that is being written.
+        """
+        session = self.session
+        try:
+            return session.engine.model.count_tokens(text) if session else None
+        except (LocalspecError, UnicodeEncodeError):
+            # The model was just closed, or the text is no valid Unicode.
+            return None
+
     # Commands.
 
     def load(self, model: Model = None, draft: Draft = AUTO, **options: Any) -> None:

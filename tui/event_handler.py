@@ -169,6 +169,7 @@ class EngineEventHandler:
             self._screen.view.note("stopped before the first token")
             return
         self._screen.view.turn_views[-1].end(event)
+        self._screen.search.refresh()
         self._note_archive_problem()
         if event.stop_reason == "context":
             self._screen.outbox.hold("because the context is full")

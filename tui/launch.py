@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from textual.theme import BUILTIN_THEMES
 
@@ -15,7 +16,10 @@ from localspec_tui.archive import Archive
 from localspec_tui.default_options import with_defaults
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.interpreter import prioritize_engine
+from localspec_tui.late_input import expect
 from localspec_tui.launch_options import LaunchOptions
+from localspec_tui.preferences import Preferences
+from localspec_tui.terminal_background import background
 
 
 def launch(options: LaunchOptions, archive: Archive) -> int:
@@ -32,7 +36,7 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
     app = ChatApp(
         EngineThread(),
         archive,
-        with_defaults(options, archive),
+        _with_background(with_defaults(options, archive)),
         encoding=_terminal_encoding(),
     )
 
@@ -61,6 +65,19 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
         # Loading may take minutes more, and nothing is lost by ending it.
         os._exit(0)
     return app.return_code or 0
+
+
+def _with_background(options: LaunchOptions) -> LaunchOptions:
+    """Ask for the background of the terminal, unless the colours are the user's choice or its own.
+
+    What comes late, or was typed meanwhile, is for Textual.
+    """
+    is_chosen = any([options.theme, *map(os.environ.get, ("NO_COLOR", "TEXTUAL_THEME"))])
+    if is_chosen or Preferences.read().theme in BUILTIN_THEMES:
+        return options
+    answered = background()
+    expect(answered)
+    return replace(options, is_terminal_light=bool(answered.is_light))
 
 
 def _terminal_encoding() -> str | None:

@@ -12,7 +12,8 @@ class LaunchOptions:
     which drafts may copy from. chat_template: in place of the model's own. session_options: other
     options of Session. sampling: options of GenerationConfig that are not the default. system: the
     system prompt. session: key of the session to resume. drop_oldest: as that session has it.
-    theme: None is the theme used last. notes: lines to show first. private: whether nothing of the
+    theme: None is the theme used last. is_terminal_light: whether a light theme suits the terminal,
+    where the user has never chosen one. notes: lines to show first. private: whether nothing of the
     chat is kept. named: which of `runtime` and `chat_template` the command line names.
     """
 
@@ -27,6 +28,7 @@ class LaunchOptions:
     session: str | None = None
     drop_oldest: bool = False
     theme: str | None = None
+    is_terminal_light: bool = False
     notes: tuple[str, ...] = ()
     private: bool = False
     named: frozenset[str] = frozenset()

@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -54,6 +55,8 @@ class Model(Closing):
         self._given_template = chat_template
         self.thread: OwnThread | None = None
         self._handle: Any = None
+        # Held while another thread reads the vocabulary.
+        self._counting = threading.Lock()
         params = model_params(placement, mtp=mtp, load_mode=load_mode)
         self.is_offloaded = params.is_offloaded
         self._workers = params.workers
@@ -119,6 +122,14 @@ class Model(Closing):
             if n >= 0:
                 return list(ids[:n])
             size = -n
+
+    def count_tokens(self, text: str) -> int:
+        """Return how many tokens a text has. Any thread may call this at any time: `close` waits.
+
+        It reads nothing but the vocabulary, so passes are computed meanwhile.
+        """
+        with self._counting:
+            return len(self.tokenize(text, add_special=False))
 
     def tokenize_after(self, text: str, *, parse_special: bool = True) -> list[int]:
         """Return the tokens of a text that continues another one: without BOS or a space in front.
@@ -249,9 +260,10 @@ class Model(Closing):
 
     def close(self) -> None:
         """Free the weights. Contexts of this model must be closed before."""
-        handle, self._handle = self._handle, None
-        if handle:
-            llama_cpp.llama_model_free(handle)
+        with self._counting:
+            handle, self._handle = self._handle, None
+            if handle:
+                llama_cpp.llama_model_free(handle)
         if self.thread:
             self.thread.close()
 

@@ -43,7 +43,8 @@ class ChatTerminal:
     """Types into a chat, and reads what its terminal shows and what its session keeps.
 
     folder: of its sessions. env: variables beside those of this process. plain: whether it is the
-    chat without a screen. script: of the engine.
+    chat without a screen. answer: what the terminal sends when it is asked for its background.
+    script: of the engine.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class ChatTerminal:
         *,
         env: Mapping[str, str] | None = None,
         plain: bool = False,
+        answer: bytes = b"",
         **script: Any,
     ) -> None:
         # None of it exists on Windows.
@@ -59,7 +61,7 @@ class ChatTerminal:
         import pty
         import termios
 
-        self._folder = folder
+        self._folder, self._answer = folder, answer
         self.shown = b""
         self._ready = b"\n> " if plain else b"ctx 0"
         self._screen, inside = pty.openpty()
@@ -135,5 +137,8 @@ class ChatTerminal:
         try:
             while piece := os.read(self._screen, 65536):
                 self.shown += piece
+                if self._answer and b"\x1b]11;?" in self.shown:
+                    os.write(self._screen, self._answer)
+                    self._answer = b""
         except OSError:
             pass  # the other end is closed

@@ -172,6 +172,9 @@ class ScriptedModel:
         chunks = (data[start : start + size] for start in range(0, len(data), size))
         return [int.from_bytes(b"\x01" + chunk) for chunk in chunks]
 
+    def count_tokens(self, text: str) -> int:
+        return len(self.tokenize(text))
+
     def tokenize_after(self, text: str, *, parse_special: bool = True) -> list[int]:
         return self.tokenize(text)
 

@@ -1,6 +1,8 @@
 """Model: tokens and text, of the bundled vocabulary and of tiny ones."""
 
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fakes import tiny
@@ -41,6 +43,39 @@ def test_a_closed_model_says_so(target_path) -> None:  # type: ignore[no-untyped
     for use in (lambda: model.handle, lambda: model.tokenize("a"), lambda: model.piece(5)):
         with pytest.raises(LocalspecError, match="closed"):
             use()
+
+
+def test_a_model_is_not_freed_while_its_tokens_are_counted(
+    target_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+    model, tokenize = Model(target_path), Model.tokenize
+
+    def held(self: Model, text: str, **options: bool) -> list[int]:
+        counting.set()
+        assert go_on.wait(60)
+        return tokenize(self, text, **options)
+
+    def close() -> None:
+        model.close()
+        closed.set()
+
+    monkeypatch.setattr(Model, "tokenize", held)
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(model.count_tokens("ls -l"))),
+        threading.Thread(target=close),
+    ]
+    threads[0].start()
+    assert counting.wait(60)
+    threads[1].start()
+    assert not closed.wait(0.2)
+    go_on.set()
+    for thread in threads:
+        thread.join(60)
+    assert closed.is_set() and found[0] > 1
+    with pytest.raises(LocalspecError, match="closed"):
+        model.count_tokens("ls -l")
 
 
 # Texts that go on from others.

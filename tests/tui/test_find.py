@@ -3,11 +3,22 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+from fakes.markdown_texts import LINES
 from fakes.pilot import ChatPilot, running_chat, screen_segments
 from fakes.scripted import Script
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import events
+from textual.content import Content
+from textual.widgets import Input
 
-from localspec.conversation.turns import Turn
-from localspec_tui.found_text import Span, hits, pattern_of, spans_by_row
+from localspec_tui import conversation_search, shown_texts
+from localspec_tui.found_text import Span, occurrences, pattern_of, shown_text, spans_by_row
+from localspec_tui.markdown.document import Document
+from localspec_tui.markdown.layout import BlockLayout
+from localspec_tui.markdown.line import Line
+from localspec_tui.shown_texts import markdown_text
 from localspec_tui.widgets.find_bar import FindBar
 
 LONG = "\n\n".join(f"Paragraph {n} of many, with a pear." for n in range(60))
@@ -88,14 +99,157 @@ def test_older_turns_are_mounted(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+MARKS = """So **b**foo, *it*`alic` and ![](pic.png).
+
+1. [Docs](http://a.b/c) of `x  y`
+2. > quoted
+   ```python
+   if needle:
+       return
+   ```
+
+| Name | What it does |
+|---|--:|
+| **alpha**beta | a long description of what alpha does |
+"""
+
+
+def test_what_is_shown_is_found_and_marked(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script([MARKS]), tmp_path, size=(40, 40)) as chat:
+            await chat.ask("**b** foo")
+            await chat.press("ctrl+f")
+            box = chat.screen.query_one(FindBar).query_one("Input")
+            for text, parts in [
+                ("bfoo", "b foo"),
+                ("**b", "**b"),
+                ("italic and image (pic.png)", "it alic and image (pic.png)"),
+                ("docs (http://a.b/c) of", "Docs (http://a.b/c) of"),
+                ("2. quoted", ""),
+                ("1. docs", "1. Docs"),
+                ("if needle: return", "if needle : return"),
+                ("alphabeta a long description of", "alpha beta a long description of"),
+                ("│", ""),
+                ("python", ""),
+                ("---", ""),
+            ]:
+                box.value = text
+                expected = "1 of 1" if parts else "nothing"
+                await chat.until(lambda expected=expected: count(chat) == expected)
+                # Where it is cut into rows, and between styles, a place has several parts.
+                await chat.until(lambda parts=parts: words(parts) <= words(" ".join(marked(chat))))
+                # A link is underlined, too.
+                assert words(" ".join(marked(chat))) <= words(parts) | {"Docs"}
+
+    asyncio.run(body())
+
+
+def words(text: str) -> set[str]:
+    return set(text.split())
+
+
+def test_reasoning_is_searched_while_it_is_shown(tmp_path: Path) -> None:
+    async def body() -> None:
+        script = Script(["<think>A needle, a\nneedle.</think>The **needle**.", "No."])
+        async with running_chat(script, tmp_path) as chat:
+            await chat.ask("where?")
+            await chat.ask("more?")
+            await chat.press("ctrl+f", *"needle")
+            await chat.until(lambda: count(chat) == "1 of 1" and marked(chat) == ["needle"])
+            await chat.press("escape", "shift+tab", "up", "up", "enter", "ctrl+f")
+            await chat.until(lambda: count(chat) == "3 of 3")
+            await chat.until(lambda: marked(chat) == ["needle"] * 3)
+            await chat.press("up")
+            assert count(chat) == "2 of 3"
+            # What it thought is folded up while the bar is open.
+            await chat.pilot.click("ThoughtView")
+            await chat.until(lambda: count(chat) == "1 of 1" and marked(chat) == ["needle"])
+            # The origin view has the text as it was written.
+            await chat.press("ctrl+t", *"**")
+            chat.screen.query_one(FindBar).query_one("Input").value = "**needle**"
+            await chat.until(lambda: count(chat) == "1 of 1" and marked(chat))
+            await chat.press("ctrl+t")
+            await chat.until(lambda: count(chat) == "nothing" and not marked(chat))
+
+    asyncio.run(body())
+
+
+def test_keys_of_the_bar_act_in_order(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.press("ctrl+f", *"abc")
+            for key in ["backspace"] * 3 + [*"xyz"]:
+                chat.app.post_message(events.Key(key, key if len(key) == 1 else None))
+            await chat.pilot.pause(0.3)
+            box = chat.screen.query_one(FindBar).query_one(Input)
+            await chat.until(lambda: box.value == "xyz")
+
+    asyncio.run(body())
+
+
+def test_an_answer_that_ends_is_counted(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(["One pear.", "Two pears."]), tmp_path) as chat:
+            await chat.ask("fruit?")
+            await chat.press("ctrl+f", *"pear")
+            await chat.until(lambda: count(chat) == "1 of 1")
+            chat.screen.outbox.send("more?")
+            await chat.until(lambda: count(chat) == "1 of 2")
+
+    asyncio.run(body())
+
+
+def test_a_long_conversation_is_read_beside_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last place is shown at once, while older turns are still being read."""
+    monkeypatch.setattr(conversation_search, "_SLICE", 0.0)
+    read = shown_texts.markdown_text
+    waiting = True
+
+    def held(source: str, ended: bool = True) -> str:
+        assert not (waiting and source == "The first pear."), "the screen waits for old turns"
+        return read(source, ended)
+
+    async def body() -> None:
+        nonlocal waiting
+        script = Script(["The first pear.", *["None."] * 6, "The last pear."])
+        async with running_chat(script, tmp_path, size=(80, 50)) as chat:
+            for number in range(8):
+                await chat.ask(f"question {number}")
+            monkeypatch.setattr(shown_texts, "markdown_text", held)
+            search = chat.screen.search
+            chat.screen.query_one(FindBar).display = True
+            search.find("pear")
+            while not search.shown:
+                await asyncio.sleep(0)
+            assert search.shown.turn.content == "The last pear."
+            assert count(chat) == "1 so far"
+            waiting = False
+            await chat.until(lambda: count(chat) == "2 of 2")
+            # It is not parsed again.
+            waiting = True
+            search.find("pea")
+            await chat.until(lambda: search.pattern and count(chat) == "2 of 2")
+
+    asyncio.run(body())
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=12), st.integers(12, 100))
+def test_the_same_is_found_at_every_width(lines: list[str], width: int) -> None:
+    text = "\n".join(lines)
+    document = Document()
+    document.append(text)
+    document.finish()
+    laid_out = BlockLayout(lambda code, _: Content(code)).lines(document.final, width)
+    assert shown_text(laid_out).split() == markdown_text(text).split()
+
+
 def test_places_are_found_however_they_are_written_and_wrapped() -> None:
-    turns = [Turn("user", "One two.\none  TWO"), Turn("assistant", "no"), Turn("user", "o.e")]
-    assert [(each.turn, each.number) for each in hits(turns, pattern_of("one two"))] == [
-        (turns[0], 0),
-        (turns[0], 1),
-    ]
-    assert [each.turn for each in hits(turns, pattern_of("o.e"))] == [turns[2]]
-    rows = [("\n", "a one"), (" ", "two b one"), ("", "two")]
+    assert occurrences(pattern_of("one two"), "One two.\none  TWO") == 2
+    assert occurrences(pattern_of("o.e"), "one o.e") == 1
+    rows = [Line(Content("a one")), Line(Content("two b one"), separator=" ")]
+    rows.append(Line(Content("> two"), prefix=2, separator=""))
     assert spans_by_row(rows, pattern_of("one two")) == {0: [Span(2, 5, 0)], 1: [Span(0, 3, 0)]}
-    assert spans_by_row(rows, pattern_of("onetwo")) == {1: [Span(6, 9, 0)], 2: [Span(0, 3, 0)]}
+    assert spans_by_row(rows, pattern_of("onetwo")) == {1: [Span(6, 9, 0)], 2: [Span(2, 5, 0)]}
     assert spans_by_row([], pattern_of("a")) == {}

@@ -20,7 +20,7 @@ from localspec_tui.markdown import highlighting
 from localspec_tui.markdown.blocks import CodeBlock, Heading, ListItem, Paragraph, Table
 from localspec_tui.markdown.document import Document
 from localspec_tui.markdown.layout import BlockLayout
-from localspec_tui.markdown.line import Line
+from localspec_tui.markdown.line import Line, folded
 from localspec_tui.widgets import throttle
 from localspec_tui.widgets.streaming_markdown import StreamingMarkdown
 from localspec_tui.widgets.styled_text import StyledText
@@ -285,6 +285,13 @@ def test_lines_fit_the_width_and_keep_every_word(lines: list[str], width: int) -
     for block in pilot.final:
         if isinstance(block, Paragraph | Heading):
             assert all(word in said for word in block.text.plain.split() if len(word) < 9)
+
+
+@given(st.text("ab日\u0301\u200b☁\ufe0f", max_size=60), st.integers(2, 12))
+def test_code_is_folded_without_loss(code: str, width: int) -> None:
+    parts = [*folded(Content(code), width)]
+    assert "".join(part.plain for part in parts) == code
+    assert all(part.cell_length <= width for part in parts)
 
 
 def test_control_characters_are_replaced() -> None:

@@ -28,6 +28,15 @@ def test_text_and_enter_in_one_write_are_sent_whole(chat: ChatTerminal) -> None:
         chat.wait_for_messages(sent)
 
 
+def test_text_that_is_typed_while_the_chat_starts_is_in_the_box(tmp_path: Path, home: Path) -> None:
+    starting = ChatTerminal(tmp_path)
+    starting.wait_for(lambda: b"\x1b[?1049h" in starting.shown)
+    starting.type("hel")
+    with starting as chat:
+        chat.type("lo\r")
+        chat.wait_for_messages(["hello"])
+
+
 def test_a_line_break_stays_where_it_was_typed(chat: ChatTerminal) -> None:
     chat.type("first line\nsecond line\n\nlast\r")
     chat.wait_for_messages(["first line\nsecond line\n\nlast"])

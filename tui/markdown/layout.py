@@ -15,7 +15,7 @@ from localspec_tui.markdown.blocks import (
     Quote,
     Table,
 )
-from localspec_tui.markdown.line import Line, wrapped
+from localspec_tui.markdown.line import Line, folded, wrapped
 from localspec_tui.markdown.table_layout import table_lines
 
 # Blocks nested too deeply for the width go beyond its edge.
@@ -61,20 +61,20 @@ class BlockLayout:
             case Table():
                 yield from table_lines(block, width)
             case HorizontalRule():
-                yield Line(Content.styled("─" * width, ".markdown--dim"))
+                yield Line(Content.styled("─" * width, ".markdown--dim"), columns=())
 
     def _item(self, marker: str, blocks: Sequence[Block], width: int) -> Iterator[Line]:
         first = Content.styled(f"{marker} ", ".markdown--marker")
         others = Content(" " * first.cell_length)
         inner = [*self.lines(blocks, width - first.cell_length)] or [Line()]
         for number, line in enumerate(inner):
-            yield line.indented(others if number else first)
+            yield line.indented(others if number else first, is_marker=not number)
 
     def _code(self, code: CodeBlock, width: int) -> Iterator[Line]:
         text = code.text.expandtabs(_TAB)
         content = Content(text) if code.unfinished else self.highlight(text, code.language)
         for line in content.split(allow_blank=True):
-            for number, part in enumerate(line.fold(width - _CODE_EDGE.cell_length)):
+            for number, part in enumerate(folded(line, width - _CODE_EDGE.cell_length)):
                 separator = "" if number else "\n"
                 yield Line(
                     _CODE_EDGE + part,

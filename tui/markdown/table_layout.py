@@ -1,11 +1,12 @@
 """Table layout: a table as lines of a given width."""
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from textual.content import Content
 
 from localspec_tui.markdown.blocks import Align, Row, Table
-from localspec_tui.markdown.line import Line
+from localspec_tui.markdown.line import Cell, Line, wrapped
 
 _GAP = Content.styled(" │ ", ".markdown--dim")
 _CROSS = "─┼─"
@@ -17,7 +18,8 @@ def table_lines(table: Table, width: int) -> Iterator[Line]:
     widths = _column_widths(table, width)
     header = tuple(cell.stylize_before(".markdown--strong") for cell in table.header)
     yield from _row_lines(header, widths, table.aligns)
-    yield Line(Content.styled(_CROSS.join("─" * each for each in widths), ".markdown--dim"))
+    rule = Content.styled(_CROSS.join("─" * each for each in widths), ".markdown--dim")
+    yield Line(rule, columns=())
     for row in table.rows:
         yield from _row_lines(row, widths, table.aligns)
 
@@ -41,21 +43,24 @@ def _needed(cell: Content) -> int:
 
 
 def _row_lines(row: Row, widths: Sequence[int], aligns: Sequence[Align]) -> Iterator[Line]:
-    cells = [cell.wrap(width) for cell, width in zip(row, widths, strict=True)]
-    for number in range(max(map(len, cells))):
-        parts = [
-            _padded(cell[number] if number < len(cell) else Content(""), width, align)
-            for cell, width, align in zip(cells, widths, aligns, strict=True)
-        ]
-        yield Line(_joined(parts))
+    columns = [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+    for number, parts in enumerate(zip_longest(*columns)):
+        shown, cells, start = list[Content](), list[Cell](), 0
+        for column, part in enumerate(parts):
+            left, right = _padding(part, widths[column], aligns[column])
+            content = part.content if part else Content("")
+            end = start + left + len(content)
+            if part:
+                cells.append(Cell(start + left, end, part.separator, column))
+            shown += [_GAP, content.pad(left, right)]
+            start = end + right + len(_GAP)
+        # Content.join miscounts the length by one gap.
+        line = Content.assemble(*shown[1:])
+        yield Line(line, columns=tuple(cells), continues=number > 0)
 
 
-def _joined(parts: Sequence[Content]) -> Content:
-    # Content.join miscounts the length by one gap.
-    return Content.assemble(*[each for part in parts for each in (_GAP, part)][1:])
-
-
-def _padded(part: Content, width: int, align: Align) -> Content:
-    space = max(0, width - part.cell_length)
+def _padding(part: Line | None, width: int, align: Align) -> tuple[int, int]:
+    """The spaces before and after a part of a cell."""
+    space = max(0, width - (part.content.cell_length if part else 0))
     left = {"left": 0, "center": space // 2, "right": space}[align]
-    return part.pad(left, space - left)
+    return left, space - left

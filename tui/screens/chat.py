@@ -23,6 +23,7 @@ from localspec_tui.dialogs import Dialogs
 from localspec_tui.event_handler import EngineEventHandler
 from localspec_tui.figures import RegularUpdates, show_figures
 from localspec_tui.message_history import HISTORY_LENGTH, MessageHistory
+from localspec_tui.message_size import MessageSize
 from localspec_tui.outbox import Outbox
 from localspec_tui.outside_editor import edit_outside
 from localspec_tui.pasted_paths import as_attachments
@@ -38,6 +39,7 @@ from localspec_tui.widgets.message_queue import MessageQueue
 from localspec_tui.widgets.origin_view import OriginLegend
 from localspec_tui.widgets.progress_line import ProgressLine
 from localspec_tui.widgets.status_line import StatusLine
+from localspec_tui.widgets.thought_view import ThoughtView
 from localspec_tui.widgets.turn_view import TurnView
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class ChatScreen(Screen[None]):
     conversation: the one on the screen. show_origins: whether answers are in origin view.
     pending_changes: one callback for each ConversationChanged event that is still to come.
     outbox: messages that are not in the conversation yet. unsent: the one that is being typed.
+    message_size: counts the tokens of that one.
     history: those that Up brings back. composer: the text box. view: the conversation view.
     figures: update the status line and the live panel. dialogs: open other screens. switch: begins
     and continues conversations. search: finds a text in this one.
@@ -91,6 +94,7 @@ class ChatScreen(Screen[None]):
         self.pending_changes: deque[Callable[[], None]] = deque()
         self.outbox = Outbox(self)
         self.unsent = UnsentText(self)
+        self.message_size = MessageSize(self)
         self.history = MessageHistory(self._earlier_messages)
         # Its text is saved at the end, when the widget is not on the screen any more.
         self.composer = Composer(
@@ -116,7 +120,7 @@ class ChatScreen(Screen[None]):
                 yield self.view
                 yield OriginLegend(id="legend")
                 yield ProgressLine(id="progress")
-                yield FindBar(id="find")
+                yield self.search.bar
                 yield MessageQueue(id="queue")
                 yield self.composer
         yield StatusLine(id="status")
@@ -149,6 +153,7 @@ class ChatScreen(Screen[None]):
         """Show the current speed, acceptance rate and context in the status line and live panel."""
         if self.event_handler.ready:
             show_figures(self)
+            self.message_size.show()
 
     def _save(self) -> None:
         """Save what has changed within the last second. A session begins with a message."""
@@ -156,13 +161,19 @@ class ChatScreen(Screen[None]):
         if self.chat.autosave.key:
             self.chat.save_unsent(self.unsent.text)
 
+    @property
+    def has_markdown(self) -> bool:
+        """Whether answers are Markdown. Without a chat template, they are plain text."""
+        ready = self.event_handler.ready
+        return ready is None or ready.has_template
+
     def _make_turn_view(self, turn: Turn) -> TurnView:
-        variants, ready = self.conversation.variants(turn), self.event_handler.ready
+        variants = self.conversation.variants(turn)
         view = TurnView(
             turn,
             variant=(variants.index(turn) + 1, len(variants)),
             origins=self.chat.autosave.origins.get(turn.key, ()),
-            markdown=ready is None or ready.has_template,
+            markdown=self.has_markdown,
         )
         view.show_origins(self.show_origins)
         view.mark(self.search.pattern, None)
@@ -212,6 +223,10 @@ class ChatScreen(Screen[None]):
         self.view.note(event.problem, warning=True)
         self.view.follow_end()
 
+    @on(Composer.Changed)
+    def _count_tokens(self) -> None:
+        self.message_size.text_changed()
+
     @on(Composer.SentNothing)
     def _send_queued(self) -> None:
         self.outbox.release()
@@ -257,6 +272,10 @@ class ChatScreen(Screen[None]):
     @on(FindBar.Closed)
     def _stop_finding(self) -> None:
         self.search.close()
+
+    @on(ThoughtView.Toggled)
+    def _find_again(self) -> None:
+        self.search.refresh()
 
     @on(Composer.Exited)
     def _focus_last_turn(self) -> None:
@@ -345,6 +364,7 @@ class ChatScreen(Screen[None]):
         for view in self.view.turn_views:
             view.show_origins(self.show_origins)
         self.query_one(OriginLegend).display = self.show_origins
+        self.search.refresh()
         self.update_status()
 
     async def action_scroll_view(self, action: str) -> None:

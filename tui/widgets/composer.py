@@ -10,9 +10,12 @@ from textual import events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
+from textual.document._document import EditResult, Location
+from textual.document._edit import Edit
 from textual.message import Message
 from textual.widgets import TextArea
 
+from localspec_tui.folded_lines import FoldedLines
 from localspec_tui.message_history import MessageHistory
 
 _PLACEHOLDER = "Write a message (Ctrl-J: new line)"
@@ -104,6 +107,7 @@ class Composer(TextArea):
         *,
         id: str | None = None,
     ) -> None:
+        self._folded = FoldedLines()
         super().__init__(id=id, highlight_cursor_line=False, placeholder=_PLACEHOLDER)
         self._complete, self._object_to, self._attachments = complete, object_to, attach
         self._take_back, self._history = take_back, history
@@ -194,6 +198,43 @@ class Composer(TextArea):
         self._first_message = text
         self.placeholder = f"{text}   (Tab takes this)" if text else _PLACEHOLDER
 
+    # Very long lines are folded in the document, and nowhere else.
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return self._folded.unfold(super().text)
+
+    @text.setter
+    def text(self, value: str) -> None:
+        self.load_text(value)
+
+    def load_text(self, text: str) -> None:
+        """Replace the text, which cannot be undone."""
+        self._folded = FoldedLines()
+        super().load_text(self._folded.fold(text))
+
+    def get_text_range(self, start: Location, end: Location) -> str:
+        """The text between two places."""
+        return self._folded.unfold(super().get_text_range(*self._outside_labels(start, end)))
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Make a change of the text, which can be undone."""
+        edit.from_location, edit.to_location = self._outside_labels(edit.top, edit.bottom)
+        edit.text = self._folded.fold(edit.text)
+        return super().edit(edit)
+
+    def _outside_labels(self, start: Location, end: Location) -> tuple[Location, Location]:
+        """Two places with all of the labels of folded lines that are partly between them."""
+        (top, left), (bottom, right) = sorted((start, end))
+        lines = self.document
+        if top == bottom:
+            left, right = self._folded.outside(lines.get_line(top), left, right)
+        else:
+            left, _ = self._folded.outside(lines.get_line(top), left, len(lines.get_line(top)))
+            _, right = self._folded.outside(lines.get_line(bottom), 0, right)
+        return (top, left), (bottom, right)
+
     def set_text(self, text: str) -> None:
         """Replace the text, put the cursor at its end, and focus the composer."""
         self.load_text(text)
@@ -226,8 +267,10 @@ class Composer(TextArea):
     @property
     def _ends_in_backslash(self) -> bool:
         """Whether one backslash is before the cursor, at the end: it stands for a line break."""
-        is_at_end = self.cursor_location == self.document.end
-        return is_at_end and self.text.endswith("\\") and not self.text.endswith("\\\\")
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        is_at_end = (row, column) == self.document.end
+        return is_at_end and line.endswith("\\") and not line.endswith("\\\\")
 
     def action_newline(self) -> None:
         """Insert a line break."""
@@ -291,8 +334,9 @@ class Composer(TextArea):
 
     def action_cut(self) -> None:
         """Cut the selection, if there is one. Textual would cut the whole line without one."""
-        if self.selected_text:
-            super().action_cut()
+        if text := self.selected_text:
+            self._delete_via_keyboard(*self.selection)
+            self.app.copy_to_clipboard(text)
 
     def action_editor(self) -> None:
         """Write the message in an editor."""

@@ -3,12 +3,26 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Label
+
+
+class _OrderedInput(Input):
+    """Keys act in the order in which they are pressed.
+
+    Textual runs the actions of keys later, and letters overtake them.
+    """
+
+    async def _on_key(self, event: events.Key) -> None:
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if await self.app.run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                return
 
 
 class FindBar(Horizontal):
@@ -44,10 +58,14 @@ class FindBar(Horizontal):
     class Closed(Message):
         """The user looks for nothing any more."""
 
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._found = Label(id="found", markup=False)
+
     def compose(self) -> ComposeResult:
         yield Label("Find: ")
-        yield Input(compact=True, select_on_focus=True)
-        yield Label(id="found", markup=False)
+        yield _OrderedInput(compact=True, select_on_focus=True)
+        yield self._found
 
     def on_mount(self) -> None:
         self.display = False
@@ -59,11 +77,15 @@ class FindBar(Horizontal):
 
     def show_count(self, number: int, count: int) -> None:
         """Show how often the text was found. number: of the place that is shown, from 1."""
-        self.query_one("#found", Label).update(f" {number:,} of {count:,}" if count else " nothing")
+        self._found.update(f" {number:,} of {count:,}" if count else " nothing")
+
+    def show_reading(self, count: int) -> None:
+        """Show how often the text was found so far."""
+        self._found.update(f" {count:,} so far")
 
     def show_nothing(self) -> None:
         """Show that no text is looked for."""
-        self.query_one("#found", Label).update("")
+        self._found.update("")
 
     @property
     def text(self) -> str:

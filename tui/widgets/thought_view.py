@@ -4,6 +4,7 @@ from time import monotonic
 
 from textual.app import ComposeResult
 from textual.content import Content
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -25,6 +26,9 @@ class ThoughtView(Widget):
     }
     """
 
+    class Toggled(Message):
+        """The text is shown now, or it is not shown any more."""
+
     def __init__(self, text: str = "") -> None:
         super().__init__()
         self._started: float | None = None
@@ -32,13 +36,13 @@ class ThoughtView(Widget):
         self._tokens = 0
         self._lines = text.count("\n") + 1
         self._summary = Static(id="summary", markup=False)
-        self._text = StyledText(text)
-        self._text.display = False
+        self.text = StyledText(text)
+        self.text.display = False
         self._throttle = Throttle(self, self._show_summary)
 
     def compose(self) -> ComposeResult:
         yield self._summary
-        yield self._text
+        yield self.text
 
     def on_mount(self) -> None:
         self._show_summary()
@@ -46,7 +50,7 @@ class ThoughtView(Widget):
     @property
     def is_open(self) -> bool:
         """Whether the text is shown below the summary."""
-        return self._text.display
+        return self.text.display
 
     @property
     def summary(self) -> str:
@@ -61,26 +65,29 @@ class ThoughtView(Widget):
         """Add text at the end. tokens: how many tokens the whole thought has."""
         if self._started is None:
             self._started = monotonic()
-            self._text.display = True
+            self._show_text(True)
         self._tokens = tokens
-        self._text.append(text)
+        self.text.append(text)
         self._throttle.request()
 
     def end(self) -> None:
         """Fold up a thought that was being written."""
         if self._started is not None and self._seconds is None:
             self._seconds = monotonic() - self._started
-            self._text.flush()
-            self._text.display = False
-            self._show_summary()
+            self.text.flush()
+            self._show_text(False)
 
     def toggle(self) -> None:
         """Show or hide the text."""
-        self._text.display = not self._text.display
-        self._show_summary()
+        self._show_text(not self.text.display)
 
     def on_click(self) -> None:
         self.toggle()
+
+    def _show_text(self, on: bool) -> None:
+        self.text.display = on
+        self._show_summary()
+        self.post_message(self.Toggled())
 
     def _show_summary(self) -> None:
         arrow = "▼" if self.is_open else "▶"

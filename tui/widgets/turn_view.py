@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
+from itertools import takewhile
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,12 +14,15 @@ from textual.widgets import Static
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.turns import Turn
 from localspec.conversation.unfinished import EDITED
+from localspec_tui.found_text import occurrences
 from localspec_tui.origins import Origins, OriginSegment
+from localspec_tui.sanitized import sanitized
 from localspec_tui.widgets.origin_view import OriginView
 from localspec_tui.widgets.single_layout import SingleLayout
 from localspec_tui.widgets.streaming_markdown import StreamingMarkdown
 from localspec_tui.widgets.styled_text import StyledText
 from localspec_tui.widgets.thought_view import ThoughtView
+from localspec_tui.widgets.virtual_text import VirtualText
 
 _NAMES = {"user": "You", "assistant": "Answer", "system": "System", "tool": "Tool"}
 _STOP_REASONS = {
@@ -75,6 +79,8 @@ class TurnView(SingleLayout, can_focus=True):
         self._is_origin_view_on = False
         self._thought: ThoughtView | None = None
         self._marked: tuple[re.Pattern[str] | None, int | None] = None, None
+        # The text with the place in sight.
+        self._found_in: VirtualText[Any] | None = None
         markdown = markdown and turn.role == "assistant"
         self._body = StreamingMarkdown() if markdown else StyledText()
         self._stop_reason = Static(id="stop-reason", markup=False)
@@ -127,25 +133,53 @@ class TurnView(SingleLayout, can_focus=True):
         self._is_origin_view_on = on
         if on and not self._origin_view and self._origins.names:
             self._origin_view = OriginView(self._origins)
-            self._origin_view.text.mark(*self._marked)
             self._mount_before(self._origin_view, self._stop_reason)
         if self._origin_view:
             self._origin_view.display = on
             self._body.display = not on
+        self.mark(*self._marked)
+
+    @property
+    def shows_thought(self) -> bool:
+        """Whether the text of its thought is shown."""
+        return self._thought is not None and self._thought.is_open
+
+    @property
+    def shows_origins(self) -> bool:
+        """Whether the origin view is shown in place of the text."""
+        return self._origin_view is not None and self._is_origin_view_on
+
+    @property
+    def shows_markdown(self) -> bool:
+        """Whether the text is shown as Markdown."""
+        return isinstance(self._shown_text, StreamingMarkdown)
 
     def mark(self, pattern: re.Pattern[str] | None, shown: int | None) -> None:
-        """Mark what a pattern finds in the text; see `VirtualText.mark`."""
+        """Mark what a pattern finds in all that is shown. shown: the number of the place in sight.
+
+        The places in the thought, if that is shown, come before those in the text.
+        """
         self._marked = pattern, shown
-        self._body.mark(pattern, shown)
-        if self._origin_view:
-            self._origin_view.text.mark(pattern, shown)
+        in_thought = 0
+        if pattern and self.shows_thought:
+            in_thought = occurrences(pattern, sanitized(self.turn.thought))
+        is_before = shown is not None and shown < in_thought
+        self._found_in = self._thought.text if self._thought and is_before else self._shown_text
+        if self._thought:
+            self._thought.text.mark(pattern, shown if is_before else None)
+        self._shown_text.mark(pattern, None if is_before or shown is None else shown - in_thought)
 
     @property
     def found_row(self) -> int:
         """The row, from the top of this view, of the place in sight."""
-        if self._origin_view and self._is_origin_view_on:
-            return self._origin_view.virtual_region.y + self._origin_view.text.found_row
-        return self._body.virtual_region.y + self._body.found_row
+        found = self._found_in or self._shown_text
+        above = (node for node in found.ancestors_with_self if isinstance(node, Widget))
+        parts = takewhile(lambda node: node is not self, above)
+        return sum(part.virtual_region.y for part in parts) + found.found_row
+
+    @property
+    def _shown_text(self) -> VirtualText[Any]:
+        return self._origin_view.text if self._origin_view and self.shows_origins else self._body
 
     @property
     def has_variants(self) -> bool:

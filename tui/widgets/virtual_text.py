@@ -146,8 +146,7 @@ class VirtualText(SingleLayout, Generic[Part]):
         if self._pattern is None:
             return {}
         if width not in self._found:
-            lines = ((line.separator, line.text(0, -1)) for line in self.lines(width))
-            self._found[width] = spans_by_row([*lines], self._pattern)
+            self._found[width] = spans_by_row(self.lines(width), self._pattern)
         return self._found[width]
 
     def lines(self, width: int) -> Iterator[Line]:
@@ -188,7 +187,7 @@ class VirtualText(SingleLayout, Generic[Part]):
             return Strip.blank(width, style.rich_style)
         line = cache.line(y)
         row_style = self.get_visual_style(line.row_style) if line.row_style else style
-        content = self._with_selection(line, self._with_found(line, y), y)
+        content = self._with_selection(line, self._with_found(line.content, y), y)
         strip = self._strip(content, row_style).apply_offsets(0, y)
         if line.margin:
             strip = Strip.join((self._strip(line.margin, style), strip))
@@ -199,12 +198,11 @@ class VirtualText(SingleLayout, Generic[Part]):
         strips = Visual.to_strips(self, content, width, 1, style, apply_selection=False)
         return strips[0] if strips else Strip([], 0)
 
-    def _with_found(self, line: Line, row: int) -> Content:
-        content = line.content
+    def _with_found(self, content: Content, row: int) -> Content:
         for start, end, number in self._found_at(self.size.width).get(row, ()):
             name = "text--found-here" if number == self._shown else "text--found"
             style = self.get_visual_style(name)
-            content = content.stylize(style, start + line.prefix, end + line.prefix)
+            content = content.stylize(style, start, end)
         return content
 
     # Selection with the mouse.

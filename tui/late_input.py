@@ -1,0 +1,65 @@
+"""Late input: what comes from the terminal although Textual has not asked for it.
+
+Textual would take the answer to a question that it does not know for keys.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+
+from textual._xterm_parser import XTermParser
+from textual.message import Message
+
+from localspec_tui.terminal_background import ATTRIBUTES, BACKGROUND, Answered
+
+# The beginning of an answer whose rest has not come yet.
+_BEGUN = re.compile(r"\x1b(?:\]11?(?:;[^\x07\x1b]*\x1b?)?|\[\?[\d;]*)\Z")
+
+
+class LateInput:
+    """typed: given to Textual first. answers: overlooked, each once."""
+
+    def __init__(self, typed: str, answers: Iterable[re.Pattern[str]]) -> None:
+        self._typed = typed
+        self._answers = [*answers]
+        self._begun = ""
+
+    @property
+    def typed(self) -> str:
+        """What was typed before Textual began to read, the first time."""
+        typed, self._typed = self._typed, ""
+        return typed
+
+    def without_answers(self, data: str) -> str:
+        """What was typed of the data that a terminal sent."""
+        data, self._begun = self._begun + data, ""
+        for answer in [*self._answers]:
+            data, count = answer.subn("", data, 1)
+            if count:
+                self._answers.remove(answer)
+        if self._answers and (found := _BEGUN.search(data)):
+            data, self._begun = data[: found.start()], found[0]
+        return data
+
+
+def expect(answered: Answered) -> None:
+    """Give Textual what was typed while the terminal was asked, and no answer that comes late."""
+    if os.name == "nt" or (not answered.typed and answered.is_complete):
+        return
+    from textual.drivers import linux_driver
+
+    late = LateInput(answered.typed, () if answered.is_complete else (BACKGROUND, ATTRIBUTES))
+
+    class Parser(XTermParser):
+        def feed(self, data: str) -> Iterable[Message]:
+            # Nothing at all is the end of the input.
+            if not data or (data := late.without_answers(data)):
+                yield from super().feed(data)
+
+        def tick(self) -> Iterable[Message]:
+            if typed := late.typed:
+                yield from super().feed(typed)
+            yield from super().tick()
+
+    # A driver makes its own parser.
+    setattr(linux_driver, "XTermParser", Parser)  # noqa: B010
