@@ -58,10 +58,11 @@ class DrawnCopy:
 
     position: of its first token in the text. token: the first one. table: of its chance, if it was
     drawn; else whoever copies it knows better. least_survival: drawing takes ten times as long as
-    copying, so tokens that are accepted less often than that are copied.
+    copying, so tokens that are accepted less often than that are copied. hopeless: those behind
+    one that is accepted less often than that are left out, as no pass verifies a row for so little.
     """
 
-    least_survival = 0.1
+    least_survival, hopeless = 0.1, 0.03
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class DrawnCopy:
 
     def take(self, count: int) -> tuple[list[int], list[float]]:
         """Up to `count` tokens, and the chance of each, given that those before it are right."""
-        while len(self._tokens) < count and not self._ended:
+        while len(self._tokens) < count and not self._ended and self._survival >= self.hopeless:
             self._grow()
         return self._tokens[:count], self._chances[:count]
 

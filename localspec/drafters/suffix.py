@@ -32,14 +32,14 @@ class _Copy(NamedTuple):
     take: returns up to so many of its tokens, and the chance of each, given that those before it
     are right; that of the first is `chance`. token: the first token. length: of the match, or since
     the last difference. tables: the chances by length that this token belongs to, first the most
-    special ones. after_match: whether it is of the current text, after the longest match.
+    special ones. match: that it comes after; None behind a difference.
     """
 
     take: Callable[[int], tuple[list[int], list[float]]]
     token: int
     length: int
     tables: Sequence[MatchTable]
-    after_match: bool = False
+    match: Match | None = None
 
     @property
     def chance(self) -> float:
@@ -110,12 +110,14 @@ class Suffix:
         # the match that is drawn with it.
         self._noise: Noise | None = None
         self._drawn_copy: DrawnCopy | None = None
+        # The copies that may come next, once they are asked for.
+        self._found: list[_Copy] | None = None
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Change to this text; keep the text that it replaces, up to `max_replaced` tokens."""
         shared = common_prefix(self._text, tokens)
         consistent, self._consistent = self._consistent, False
-        self._noise = self._drawn_copy = None
+        self._noise = self._drawn_copy = self._found = None
         grows = consistent and shared == len(self._text)
         if grows:
             start = known = shared
@@ -136,7 +138,7 @@ class Suffix:
         self._text = []
         self._in_past = NOWHERE
         self._match = self._past_match = self._passage = None
-        self._noise = self._drawn_copy = None
+        self._noise = self._drawn_copy = self._found = None
         self._consistent = True
 
     def propose(self, limit: Limit) -> Draft:
@@ -162,7 +164,7 @@ class Suffix:
         self._consistent = False
         for number, token in enumerate(outcome.tokens):
             self._learn(token)
-            self._drawn_copy = None
+            self._drawn_copy = self._found = None
             if outcome.drawn_from:
                 self._drawn_from.add(len(self._automaton.tokens), outcome.drawn_from[number])
             if self._passage and not self._passage.observe(token):
@@ -191,7 +193,7 @@ class Suffix:
             self._noise, self._drawn_copy = noise, None
         copies = self._copies()
         if drawn := self._draws():
-            copies = [_drawn(each, drawn) if each.after_match else each for each in copies]
+            copies = [_drawn(each, drawn) if each.match is self._match else each for each in copies]
         return _likeliest([each for each in copies if each.length >= self._shortest])
 
     def _draws(self) -> DrawnCopy | None:
@@ -209,6 +211,11 @@ class Suffix:
 
     def _copies(self) -> list[_Copy]:
         """All copies that may come next; of equally likely ones the first is better."""
+        if self._found is None:
+            self._found = self._find_copies()
+        return self._found
+
+    def _find_copies(self) -> list[_Copy]:
         match, past, rates = self._match, self._past_match, self.rates
         copies = [passage] if (passage := self._passage_copy()) else []
         if match:
@@ -218,7 +225,7 @@ class Suffix:
             else:
                 tables = rates.after(match.agreed), rates.match
                 copy = _copy(self._automaton, match, tables, rates.match)
-            copies.append(copy._replace(after_match=True))
+            copies.append(copy)
         if past:
             best = _likeliest(copies)
             token = best.token if best else None
@@ -309,14 +316,14 @@ def _copy(
         tokens = texts.copy(match, count)
         return tokens, later.chances(match.length, len(tokens))
 
-    return _Copy(take, texts.tokens[match.end + 1], match.length, tables)
+    return _Copy(take, texts.tokens[match.end + 1], match.length, tables, match)
 
 
 def _drawn(copy: _Copy, drawn: DrawnCopy) -> _Copy:
     """The copy after a match, with tokens drawn anew."""
-    if drawn.table:
-        copy = copy._replace(token=drawn.token, tables=(drawn.table,))
-    return copy._replace(take=drawn.take)
+    if drawn.table is None:
+        return _Copy(drawn.take, copy.token, copy.length, copy.tables)
+    return _Copy(drawn.take, drawn.token, copy.length, (drawn.table,))
 
 
 def _likeliest(copies: Sequence[_Copy]) -> _Copy | None:

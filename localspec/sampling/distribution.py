@@ -55,7 +55,9 @@ class Distribution:
         """
         if self.ids is None:
             return self._shortlist_of_row(self.maxima(), LEAST_FLOAT32)
-        return self._shortlist_of(self.logits, self.ids)
+        least = logit_at(-_HARDLY_EVER, self.logits.max(), self.temperature)
+        (kept,) = (self.logits >= least).nonzero()
+        return self._shortlist_of(self.logits.take(kept), self.ids.take(kept))
 
     def _shortlist_of_row(self, row: BlockMaxima, least: np.float32) -> "Distribution":
         """least: the least logit of a token."""
@@ -63,17 +65,15 @@ class Distribution:
         # The largest of many are found sooner than all of them.
         if row.count_beside(likely) > _MANY:
             logits, ids = row.largest(SHORTLIST)
-            return self._shortlist_of(logits[logits >= likely], ids[logits >= likely])
+            count = int(np.count_nonzero(logits >= likely))
+            return Distribution(logits[:count], ids[:count], self.temperature)
         return self._shortlist_of(*row.found(likely))
 
     def _shortlist_of(self, logits: NDArray[np.float32], ids: NDArray[np.intp]) -> "Distribution":
-        if ids.size > 1:
-            least = logit_at(-_HARDLY_EVER, logits.max(), self.temperature)
-            (kept,) = (logits >= least).nonzero()
-            if kept.size > SHORTLIST:
-                kept = (-logits).argpartition(SHORTLIST - 1)[:SHORTLIST]
-            if kept.size < ids.size:
-                logits, ids = logits.take(kept), ids.take(kept)
+        """Of tokens that noise draws, which are no view of a model's own buffer."""
+        if ids.size > SHORTLIST:
+            kept = (-logits).argpartition(SHORTLIST - 1)[:SHORTLIST]
+            logits, ids = logits.take(kept), ids.take(kept)
         return Distribution(logits, ids, self.temperature)
 
     def maxima(self) -> BlockMaxima:

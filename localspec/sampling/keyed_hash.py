@@ -82,14 +82,18 @@ def hashed(tokens: Words, keys: Keys) -> Words:
     return words
 
 
-def coarse_word(token: int, keys: Sequence[int]) -> int:
-    """The hash of one token, in Python's own numbers. keys: three, from `coarse_keys_of`."""
-    word = token * _SPREAD_BY & _MASK32
-    word ^= (word >> 16) ^ keys[0]
-    word = word * _FIRST_BY + keys[1] & _MASK32
-    word ^= word >> 15
-    word = word * _SECOND_BY + keys[2] & _MASK32
-    return word ^ (word >> 16)
+def coarse_words(tokens: Sequence[int], keys: Sequence[int]) -> list[int]:
+    """The hashes of a few tokens, in Python's own numbers. keys: three, from `coarse_keys_of`."""
+    first, second, third = keys
+    words = []
+    for token in tokens:
+        word = token * _SPREAD_BY & _MASK32
+        word ^= (word >> 16) ^ first
+        word = word * _FIRST_BY + second & _MASK32
+        word ^= word >> 15
+        word = word * _SECOND_BY + third & _MASK32
+        words.append(word ^ (word >> 16))
+    return words
 
 
 def tokens_below(bound: int, n_vocab: int, keys: Words) -> NDArray[np.intp]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from localspec.sampling.block_maxima import Row
 from localspec.sampling.distribution import relative_scores
-from localspec.sampling.keyed_hash import Ids, coarse_word, hashed, mixed
+from localspec.sampling.keyed_hash import Ids, coarse_words, hashed, mixed
 
 # w is at least the coarse word times this, plus that: no token can arrive earlier.
 _COARSE, _LEAST = 2.0**-32, 2.0**-65
@@ -59,10 +59,8 @@ def leader(logits: Row, ids: Ids, temperature: float, keys: Sequence[int]) -> tu
     The lead is its sum of score and noise minus that of the second; infinity without a second. In
     one row of a thousand the fine half would say otherwise. logits, ids, keys: as for `first`.
     """
-    top = float(logits.max())
-    found, quickest, second, _ = _two_quickest(
-        logits.tolist(), ids.tolist(), top, temperature, keys
-    )
+    few = logits.tolist()
+    found, quickest, second, _ = _two_quickest(few, ids.tolist(), max(few), temperature, keys)
     return found, math.log(quickest / second) if second > 0 else math.inf
 
 
@@ -71,9 +69,11 @@ def _two_quickest(
 ) -> tuple[int, float, float, float]:
     """The index of the quickest token, its speed, that of the second, and the time of the first."""
     found, quickest, second, its_time = 0, -1.0, -1.0, 0.0
-    for index, (logit, token) in enumerate(zip(logits, ids, strict=True)):
-        time = -math.log1p(-(coarse_word(token, keys) * _COARSE + _LEAST))
-        speed = math.exp((logit - top) / temperature) / time
+    exp, log1p = math.exp, math.log1p
+    words = coarse_words(ids, keys)
+    for index, (logit, word) in enumerate(zip(logits, words, strict=True)):
+        time = -log1p(-(word * _COARSE + _LEAST))
+        speed = exp((logit - top) / temperature) / time
         if speed > quickest:
             found, quickest, second, its_time = index, speed, quickest, time
         elif speed > second:

@@ -1,6 +1,7 @@
 """Drawn copies: what `suffix` proposes where it copies what the target wrote with noise."""
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from random import Random
 from unittest.mock import patch
 
@@ -50,8 +51,8 @@ def limit_of(noise: Noise, depth: int = 8, *, needs_probs: bool = False) -> Limi
 
 @pytest.fixture(autouse=True)
 def drawn_to_the_end() -> Iterator[None]:
-    """Unlikely tokens are drawn, too."""
-    with patch.object(DrawnCopy, "least_survival", 0.0):
+    """Unlikely tokens are drawn, too, and what comes behind them."""
+    with patch.multiple(DrawnCopy, least_survival=0.0, hopeless=0.0):
         yield
 
 
@@ -342,7 +343,12 @@ MISTAKES = {
     "distributions of one place further on": Edit(
         Suffix.observe, "len(self._automaton.tokens), outcome", "len(self._text) + 1, outcome"
     ),
-    "a draft of the token before": Edit(Suffix.observe, "self._drawn_copy = None", "pass"),
+    "a draft of the token before": Edit(
+        Suffix.observe, "self._drawn_copy = self._found = None", "self._found = None"
+    ),
+    "a copy of the token before": Edit(
+        Suffix.observe, "self._drawn_copy = self._found = None", "self._drawn_copy = None"
+    ),
     "a copy that goes on elsewhere as if nothing were drafted": Edit(
         DrawnCopy._go_on_elsewhere, "for token in self._tokens:", "for token in ():"
     ),
@@ -353,13 +359,29 @@ MISTAKES = {
 def test_mistakes_are_caught(mistake: str) -> None:
     code = Code(MISTAKES[mistake])
     suffix = code.of(Suffix)
-    code.of(DrawnCopy).least_survival = 0.0
+    code.of(DrawnCopy).least_survival = code.of(DrawnCopy).hopeless = 0.0
 
     def is_right(seed: int) -> bool:
         drafter, text, laws, noise = written(seed, suffix)
         return can_be(list(drafter.propose(limit_of(noise)).tokens), text, laws, noise)
 
     assert not all(map(is_right, range(100)))
+
+
+def test_hopeless_tokens_are_left_out() -> None:
+    cut = 0
+    for seed in range(40):
+        limit = limit_of((made := written(seed))[3], 30)
+        whole, chances = list(made[0].propose(limit).tokens), made[0].chances(limit)
+        with patch.object(DrawnCopy, "hopeless", 0.3):
+            shorter = written(seed)[0]
+            tokens = list(shorter.propose(limit).tokens)
+            assert shorter.chances(limit) == chances[: len(tokens)]
+        assert tokens == whole[: len(tokens)]
+        if 1 < len(tokens) < len(whole):
+            cut += 1
+            assert prod(chances[1 : len(tokens) - 1]) >= 0.3
+    assert cut > 5
 
 
 def test_unlikely_tokens_are_copied() -> None:

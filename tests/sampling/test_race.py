@@ -14,7 +14,7 @@ from localspec.sampling import gumbel, race
 from localspec.sampling.distribution import Distribution, relative_scores
 from localspec.sampling.draws import Draws
 from localspec.sampling.filters import Truncated, distribution
-from localspec.sampling.keyed_hash import coarse_keys_of, coarse_word, hashed, keys_of, mixed
+from localspec.sampling.keyed_hash import coarse_keys_of, coarse_words, hashed, keys_of, mixed
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 
@@ -38,7 +38,7 @@ def test_one_word_in_pythons_numbers_is_that_of_numpy(seed: int) -> None:
     for position in (0, 5, 2**40):
         keys = coarse_keys_of(seed, position)
         wanted = hashed(mixed(ids), keys_of(seed, position))[0].tolist()
-        assert [coarse_word(token, keys) for token in ids.tolist()] == wanted
+        assert coarse_words(ids.tolist(), keys) == wanted
         arrays = [np.array(key, np.uint32) for key in keys]
         assert hashed(mixed(ids), arrays).tolist() == wanted
 
@@ -81,7 +81,9 @@ def test_it_is_certain_only_if_no_fine_word_can_change_it(
             words[:] = words[0] - np.minimum(words[0], rng.integers(0, 3, words.size))
         row = (rng.standard_normal(words.size) * rng.choice([0, 1e-4, 1.0, 9.0])).astype(np.float32)
         monkeypatch.setattr(race, "hashed", lambda *_, words=words: words)
-        monkeypatch.setattr(race, "coarse_word", lambda token, _, words=words: int(words[token]))
+        monkeypatch.setattr(
+            race, "coarse_words", lambda ids, _, words=words: [int(words[each]) for each in ids]
+        )
         found = raced(row, np.arange(words.size), 0.7, 0)
         if found is None:
             continue
