@@ -42,6 +42,9 @@ def shown(
 ) -> str:
     """What `localspec ARGUMENTS` prints."""
     monkeypatch.setattr(sys, "argv", ["localspec", *arguments])
+    # A test that has called the command without its group has left it a help option without -h.
+    if command := commands.get_command(click.Context(commands), arguments[0]):
+        monkeypatch.setattr(command, "_help_option", None)
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code

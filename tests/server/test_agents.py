@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from anthropic import Anthropic
-from fakes.served import Served
+from fakes.served import Served, wait_for
 from openai import OpenAI
 
 # What the model is made to write.
@@ -239,7 +239,7 @@ def test_blocks_of_another_server_are_left_out(strict: Served) -> None:
     messages = [*QUESTION, {"role": "assistant", "content": blocks}, *QUESTION]
     answer = strict.post("/v1/messages", {"messages": messages, "max_tokens": 1})
     assert answer.status_code == 200
-    assert any("server_tool_use" in line for line in strict.lines)
+    wait_for(lambda: any("server_tool_use" in line for line in strict.lines))
 
 
 def test_a_call_within_reasoning_is_a_call(openai: OpenAI, anthropic: Anthropic) -> None:

@@ -15,12 +15,21 @@ from localspec.engine.engine import Engine
 MODEL = "terminal-9m-q8_0"
 
 
+@pytest.fixture(scope="module")
+def reproducible(own_cache: None) -> Iterator[Served]:
+    """A server whose texts do not depend on their company, not even in a near tie."""
+    options = ("--threads", "1", "--parallel", "3", "--ctx", "512", "--reproducible")
+    with serving(*options) as running:
+        yield running
+
+
 def test_log_probabilities_of_a_stream_are_those_of_the_whole(
-    client: OpenAI, served: Served
+    reproducible: Served,
 ) -> None:
     settings: Any = {
         "model": MODEL, "prompt": "$ ls", "max_tokens": 12, "temperature": 0, "logprobs": 2,
     }  # fmt: skip
+    client = OpenAI(base_url=f"{reproducible.url}/v1", api_key="none", max_retries=0)
     whole = client.completions.create(**settings).choices[0]
     assert whole.logprobs
     parts = [part.choices[0] for part in client.completions.create(**settings, stream=True)]
@@ -31,15 +40,7 @@ def test_log_probabilities_of_a_stream_are_those_of_the_whole(
         )
     for token, offset in zip(whole.logprobs.tokens, whole.logprobs.text_offset, strict=True):
         assert whole.text[offset : offset + len(token)] == token
-    TypeAdapter(Completion).validate_json(served.post("/v1/completions", settings).content)
-
-
-@pytest.fixture(scope="module")
-def reproducible(own_cache: None) -> Iterator[Served]:
-    """A server whose texts do not depend on their company, not even in a near tie."""
-    options = ("--threads", "1", "--parallel", "3", "--ctx", "512", "--reproducible")
-    with serving(*options) as running:
-        yield running
+    TypeAdapter(Completion).validate_json(reproducible.post("/v1/completions", settings).content)
 
 
 def test_several_prompts_are_written_at_once(reproducible: Served) -> None:
