@@ -6,6 +6,7 @@ Textual would take the answer to a question that it does not know for keys.
 import os
 import re
 from collections.abc import Iterable
+from time import monotonic
 
 from textual._xterm_parser import XTermParser
 from textual.message import Message
@@ -13,7 +14,9 @@ from textual.message import Message
 from localspec_tui.terminal_background import ATTRIBUTES, BACKGROUND, Answered
 
 # The beginning of an answer whose rest has not come yet.
-_BEGUN = re.compile(r"\x1b(?:\]11?(?:;[^\x07\x1b]*\x1b?)?|\[\?[\d;]*)\Z")
+_BEGUN = re.compile(r"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]*\x1b?)?)?)?|\[(?:\?[\d;]*)?)?\Z")
+# What may be keys as well: Esc, and Alt with a bracket. After so many seconds it is.
+_KEYS, _PATIENCE = ("\x1b", "\x1b[", "\x1b]"), 0.1
 
 
 class LateInput:
@@ -22,12 +25,16 @@ class LateInput:
     def __init__(self, typed: str, answers: Iterable[re.Pattern[str]]) -> None:
         self._typed = typed
         self._answers = [*answers]
-        self._begun = ""
+        self._begun, self._since = "", 0.0
 
     @property
     def typed(self) -> str:
-        """What was typed before Textual began to read, the first time."""
+        """What was typed before Textual began to read, the first time; later, keys held back."""
         typed, self._typed = self._typed, ""
+        if typed:
+            return self.without_answers(typed)
+        if self._begun in _KEYS and monotonic() - self._since > _PATIENCE:
+            typed, self._begun = self._begun, ""
         return typed
 
     def without_answers(self, data: str) -> str:
@@ -39,6 +46,7 @@ class LateInput:
                 self._answers.remove(answer)
         if self._answers and (found := _BEGUN.search(data)):
             data, self._begun = data[: found.start()], found[0]
+            self._since = monotonic()
         return data
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from localspec.bench.median import ratio_of_medians
 from localspec.errors import InvalidValueError
 from localspec.forecast.confidence import ConfidenceInterval
+from localspec.utils.format import counted
 
 Record = Mapping[str, Any]
 # What reading something that is no record of a benchmark may raise.
@@ -137,7 +138,7 @@ def _rows(record: Record) -> Iterator[tuple[tuple[str, str], Record]]:
     for row in record["rows"]:
         yield (row["set"], row["contender"]), row
     for row in (*record["users"], *record["served"]):
-        yield (f"{row['users']} users", row["contender"]), row
+        yield (counted(row["users"], "user"), row["contender"]), row
 
 
 def _change(group: str, contender: str, before: Record, now: Record) -> Change:

@@ -92,7 +92,7 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         # What the engine's `notes` have said.
         self._noted = {*self._slot.loaded.notes, engine.device_failures}
         # Runs when the session is garbage-collected without `close`.
-        self._give_back_slot = finalize(self, engine.leave, self._slot)
+        self._give_back_slot = finalize(self, engine.abandon, self._slot)
 
     def __repr__(self) -> str:
         gauge, name = self.gauge, self.engine.model.path.stem
@@ -246,7 +246,8 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         if self._closed:
             return
         self._end_answer()
-        self._give_back_slot()
+        if self._give_back_slot.detach():
+            self.engine.leave(self._slot)
         self._closed = True
 
     @property

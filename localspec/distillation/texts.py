@@ -120,7 +120,7 @@ class TextWriter:
         def write(place: int, stopped: Callable[[], bool]) -> None:
             options: TextOptions = {"seed": (self._seed + number) % _SEEDS, "cancel": cancel}
             # A prompt that is answered again has its turn at the other temperature.
-            if (place < size // 2) == (number % 2 == 0):
+            if (place < size // 2) == (number % 2 == 1):
                 options["temperature"] = _WARM
             _go_on(engine, prompts[place], answers[place], stopped, options)
 

@@ -175,6 +175,10 @@ class Engine(Closing, Texts):
         """Close a slot from `open_slot`; the KV caches of a further slot are freed."""
         self._slots.leave(slot)
 
+    def abandon(self, slot: Slot) -> None:
+        """Close a slot to which nothing refers any more: for the garbage collector."""
+        self._slots.abandon(slot)
+
     def switch(
         self,
         model: str | Path | None = None,

@@ -132,12 +132,7 @@ class Slots:
         """Give a slot back; the KV caches of a further slot are freed."""
         if self.lock.is_forked:
             return
-        if compute_thread.is_current():
-            # The garbage collector runs in any thread; the lock's owner may wait for this one.
-            self._abandoned.append(slot)
-            return
         with self.lock:
-            # The garbage collector may run within a step.
             if not slot.in_step:
                 slot.stop()
             self._with_text.discard(slot)
@@ -146,7 +141,17 @@ class Slots:
             elif slot in self.further:
                 self.further.remove(slot)
                 slot.close()
+            self._leave_abandoned()
             self.lock.notify_all()
+
+    def abandon(self, slot: Slot) -> None:
+        """Give a slot back to which nothing refers any more, now or at the next occasion."""
+        # The garbage collector runs in the middle of anything, also of what the lock guards, and in
+        # any thread, also in one for which the lock's owner waits.
+        if self.lock.is_held or compute_thread.is_current():
+            self._abandoned.append(slot)
+        else:
+            self.leave(slot)
 
     def stop(self, interruption: str) -> None:
         """End the texts of all slots. interruption: what has happened, for their readers."""

@@ -43,6 +43,11 @@ class FairLock:
         """Whether the lock was made in another process, of which this one is a fork."""
         return self._forks != _forks
 
+    @property
+    def is_held(self) -> bool:
+        """Whether some thread has it, this one or another."""
+        return self._owner is not None
+
     def __enter__(self) -> None:
         if self._forks != _forks:
             raise LocalspecError(self._forked)

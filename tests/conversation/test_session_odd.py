@@ -4,6 +4,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.pycode import load
@@ -16,7 +17,8 @@ from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError
-from localspec.generation_config import GenerationConfig
+from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.llama.context import Context
 
 Make = Callable[..., Engine]
 
@@ -50,6 +52,31 @@ def test_sessions_that_nobody_closes(tiny: Make) -> None:
     gc.collect()
     with Session(engine) as session:
         assert session._slot is engine.slot
+        assert engine._slots.further == []
+
+
+def test_a_session_is_forgotten_while_the_cache_grows(
+    tiny: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The garbage collector runs in the middle of anything, also of making room for a text."""
+    engine, usual = tiny(), Context.new_handle
+    options: GenerationOptions = {"max_tokens": 9, "temperature": 0, "ignore_eos": True}
+    with Session(engine, **options) as first:
+        wanted = first.send("abc").result().written.tokens
+        forgotten = [Session(engine, **options)]
+        forgotten[0].send("def").result()
+
+        def new_handle(*given: Any) -> Any:
+            handle = usual(*given)
+            forgotten.clear()
+            gc.collect()
+            return handle
+
+        monkeypatch.setattr(Context, "new_handle", new_handle)
+        with Session(engine, **options) as third:
+            assert not forgotten
+            assert third.send("abc").result().written.tokens == wanted
+            assert first.regenerate().result().written.tokens
         assert engine._slots.further == []
 
 

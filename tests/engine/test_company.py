@@ -301,7 +301,7 @@ def test_a_session_abandoned_in_the_compute_thread(own: bool) -> None:
             with engine.lock:
                 compute_thread.start()
                 thread = compute_thread.OwnThread() if own else None
-                compute_thread.run(lambda: engine.leave(second), thread)
+                compute_thread.run(lambda: engine.abandon(second), thread)
 
         threads.start(decode)
         threads.join()

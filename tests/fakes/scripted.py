@@ -137,6 +137,8 @@ class ScriptedEngine:
     def leave(self, slot: "ScriptedSlot") -> None:
         slot.stop()
 
+    abandon = leave
+
     def switch(self, model: str | Path | None = None, draft: Any = None) -> None:
         self.slot.stop()
         self._script.require("switch")

@@ -120,6 +120,28 @@ def test_the_terminal_is_asked(
             os.read(end, 100)
 
 
+@pytest.mark.parametrize(
+    "whole", [f"{(WHITE + ABOUT_IT).decode()}", f"{(BLACK + ABOUT_IT).decode()}"]
+)
+def test_late_answers_may_come_in_any_pieces(whole: str) -> None:
+    for first in range(len(whole)):
+        for second in range(first, len(whole) + 1):
+            late = LateInput("a" + whole[:first], (BACKGROUND, ATTRIBUTES))
+            typed = late.typed + late.without_answers(whole[first:second])
+            typed += late.without_answers(whole[second:] + "b") + late.typed
+            assert typed == "ab"
+
+
+def test_keys_that_begin_like_answers_are_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([1.0, 1.05, 1.2])
+    monkeypatch.setattr("localspec_tui.late_input.monotonic", lambda: next(clock))
+    late = LateInput("", (BACKGROUND, ATTRIBUTES))
+    assert late.without_answers("\x1b") == ""
+    assert late.typed == ""
+    assert late.typed == "\x1b"
+    assert late.without_answers("x") == "x"
+
+
 @terminal
 def test_a_silent_terminal_costs_a_tenth_of_a_second(pty_ends: tuple[int, int]) -> None:
     assert terminal_background.TIMEOUT == 0.1
@@ -139,7 +161,7 @@ def test_late_answers_are_overlooked_once() -> None:
     assert late.without_answers("a\x1b[A") == "a\x1b[A"
     assert late.without_answers("b\x1b]11;rgb:ff") == "b"
     assert late.without_answers("ff/ffff/ffff\x1b") == ""
-    assert late.without_answers("\\c\x1b") == "c\x1b"
+    assert late.without_answers("\\c\x1b") == "c"
     assert late.without_answers("\x1b[?6") == ""
     assert late.without_answers("2;4cd") == "d"
     assert late.without_answers("\x1b[?62c\x1b]1") == "\x1b[?62c\x1b]1"
