@@ -208,9 +208,9 @@ def test_a_drafter_slower_than_its_target_is_measured_again(
 
 
 def test_a_wrong_profile_is_measured_again(cache: Path) -> None:
-    with load(draft="suffix", threads=1) as engine:
-        engine.generate("def f(", max_tokens=20, temperature=0.0)
-    [file] = cache.iterdir()
+    with load(draft="suffix", threads=1):
+        # A text might find it wrong, on a busy machine.
+        [file] = cache.iterdir()
     record = json.loads(file.read_text())
     record["passes"] = {width: 100.0 * float(width) for width in record["passes"]}
     file.write_text(json.dumps(record))
