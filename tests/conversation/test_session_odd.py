@@ -1,10 +1,11 @@
 """Sessions that are left alone, share an engine with others, or run out of room."""
 
 import gc
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fakes.pycode import load
@@ -18,7 +19,6 @@ from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
-from localspec.llama.context import Context
 
 Make = Callable[..., Engine]
 
@@ -55,29 +55,39 @@ def test_sessions_that_nobody_closes(tiny: Make) -> None:
         assert engine._slots.further == []
 
 
-def test_a_session_is_forgotten_while_the_cache_grows(
-    tiny: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The garbage collector runs in the middle of anything, also of making room for a text."""
-    engine, usual = tiny(), Context.new_handle
-    options: GenerationOptions = {"max_tokens": 9, "temperature": 0, "ignore_eos": True}
-    with Session(engine, **options) as first:
-        wanted = first.send("abc").result().written.tokens
-        forgotten = [Session(engine, **options)]
-        forgotten[0].send("def").result()
+def test_a_session_is_forgotten_while_there_is_made_room(tiny: Make) -> None:
+    """The garbage collector runs in the middle of anything: here at every ninth call."""
+    engine = tiny(draft="none")
+    options: GenerationOptions = {"max_tokens": 3, "temperature": 0, "ignore_eos": True}
+    forgotten: list[Session] = []
+    calls = 0
 
-        def new_handle(*given: Any) -> Any:
-            handle = usual(*given)
+    def forget(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls -= event == "call"
+        if event == "call" and not calls:
             forgotten.clear()
             gc.collect()
-            return handle
 
-        monkeypatch.setattr(Context, "new_handle", new_handle)
-        with Session(engine, **options) as third:
-            assert not forgotten
-            assert third.send("abc").result().written.tokens == wanted
-            assert first.regenerate().result().written.tokens
-        assert engine._slots.further == []
+    with Session(engine, **options) as first:
+        wanted = first.send("abc").result().written.tokens
+        for number in count(1, 9):
+            forgotten.append(Session(engine, **options))
+            forgotten[0].send("def").result()
+            calls = number
+            with Session(engine, **options) as last:
+                answer = last.send("abc")
+                sys.setprofile(forget)
+                try:
+                    found = answer.result()
+                finally:
+                    sys.setprofile(None)
+                assert found.written.tokens == wanted
+                assert first.regenerate().result().written.tokens
+            assert len(engine._slots.further) == len(forgotten)
+            if forgotten:
+                break
+    assert number > 50
 
 
 def test_another_session_switches_the_model(tiny: Make, tmp_path: Path) -> None:
