@@ -18,6 +18,8 @@ def test_a_wave_has_both_temperatures_and_is_written_once(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(texts, "ANSWER", 12)
+    # The file's own is 0.8, too.
+    monkeypatch.setattr(texts, "_WARM", 1.9)
     target, never = write_cut_target(tmp_path / "target.gguf"), threading.Event()
     with localspec.load(
         target, draft="none", threads=1, context=256, gpu_layers=0, reproducible=True
@@ -27,7 +29,7 @@ def test_a_wave_has_both_temperatures_and_is_written_once(
         waves = [writer.wave(number, never) for number in range(2)]
         for number, wave in enumerate(waves):
             assert [each.tokens[: each.prompt] for each in wave] == [*map(tuple, prompts)]
-            for place, temperature in ((0, None), (19, 0.8)) if number == 0 else ((0, 0.8),):
+            for place, temperature in ((0, None), (19, 1.9)) if number == 0 else ((0, 1.9),):
                 given = {} if temperature is None else {"temperature": temperature}
                 alone = engine.generate(prompts[place], max_tokens=12, seed=5 + number, **given)
                 assert wave[place].tokens[wave[place].prompt :] == tuple(alone.token_ids)
