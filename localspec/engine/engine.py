@@ -164,21 +164,6 @@ class Engine(Closing, Texts):
         """Keep the number of threads from now on, for texts that are compared."""
         self._slots.threads_are_fixed = True
 
-    def open_slot(self) -> Slot:
-        """A slot for a session: the engine's own if it is not in use, else a new one.
-
-        Give the slot back with `leave`. Raises ModelLoadError if memory is too small for another.
-        """
-        return self._slots.open()
-
-    def leave(self, slot: Slot) -> None:
-        """Close a slot from `open_slot`; the KV caches of a further slot are freed."""
-        self._slots.leave(slot)
-
-    def abandon(self, slot: Slot) -> None:
-        """Close a slot to which nothing refers any more: for the garbage collector."""
-        self._slots.abandon(slot)
-
     def switch(
         self,
         model: str | Path | None = None,

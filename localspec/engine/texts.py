@@ -17,6 +17,7 @@ from localspec.engine.prompt import (
     text_tokens,
 )
 from localspec.engine.side_by_side import side_by_side
+from localspec.engine.slot import Slot
 from localspec.engine.slots import Slots
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions, concrete
@@ -172,6 +173,21 @@ class Texts:
         """
         prompt = TextPrompt(tokens)
         return self._start(prompt, settings, _asked(cancel), explain, ended)
+
+    def open_slot(self) -> Slot:
+        """A slot for a session: the engine's own if it is not in use, else a new one.
+
+        Give the slot back with `leave`. Raises ModelLoadError if memory is too small for another.
+        """
+        return self._slots.open()
+
+    def leave(self, slot: Slot) -> None:
+        """Close a slot from `open_slot`; the KV caches of a further slot are freed."""
+        self._slots.leave(slot)
+
+    def abandon(self, slot: Slot) -> None:
+        """Close a slot to which nothing refers any more: for the garbage collector."""
+        self._slots.abandon(slot)
 
     def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
         """The token ids of a text.
