@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 # Fewer steps tell nothing about how much faster a text was.
-_ENOUGH_STEPS = 8
+ENOUGH_STEPS = 8
 
 Phase = Literal["load", "prompt", "generate", "draft", "verify"]
 
@@ -178,13 +178,18 @@ class Stats:
     @property
     def x_plain(self) -> float | None:
         """The gain, where enough steps tell it; None for a text of few steps."""
-        return self.gain if self.steps >= _ENOUGH_STEPS else None
+        return self.gain if self.steps >= ENOUGH_STEPS else None
 
     @property
     def plain_step(self) -> float | None:
         """Seconds of a plain step, on average over the text; None if that is not known."""
         plain = self.seconds.plain
         return plain / self.plain_tokens if plain and self.plain_tokens else None
+
+    @property
+    def plain_tokens_per_second(self) -> float | None:
+        """The speed of plain steps; None if that is not known."""
+        return 1 / self.plain_step if self.plain_step else None
 
     def timing(self, phase: Phase, clock: Callable[[], float] | None = None) -> Timing:
         """Add the time of the `with` block to a phase. clock: returns the time in seconds."""
@@ -254,5 +259,5 @@ class Stats:
             "used_ahead": self.used_ahead,
             "tokens_per_second": self.tokens_per_second,
             "x_plain": self.x_plain,
-            "plain_tokens_per_second": 1 / self.plain_step if self.plain_step else None,
+            "plain_tokens_per_second": self.plain_tokens_per_second,
         }

@@ -27,8 +27,7 @@ class LateInput:
         self._answers = [*answers]
         self._begun, self._since = "", 0.0
 
-    @property
-    def typed(self) -> str:
+    def due(self) -> str:
         """What was typed before Textual began to read, the first time; later, keys held back."""
         typed, self._typed = self._typed, ""
         if typed:
@@ -65,7 +64,7 @@ def expect(answered: Answered) -> None:
                 yield from super().feed(data)
 
         def tick(self) -> Iterable[Message]:
-            if typed := late.typed:
+            if typed := late.due():
                 yield from super().feed(typed)
             yield from super().tick()
 

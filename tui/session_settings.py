@@ -121,7 +121,9 @@ def kept_of(options: Mapping[str, Any]) -> dict[str, Any]:
     A context that nobody has named is none of them: it is that of the model, or of the settings.
     """
     found = {name: value for name, value in options.items() if name in KEPT}
-    return found if found.get("context") else {k: v for k, v in found.items() if k != "context"}
+    if not found.get("context"):
+        found.pop("context", None)
+    return found
 
 
 def named_with(names: frozenset[str]) -> frozenset[str]:

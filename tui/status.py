@@ -7,7 +7,7 @@ from rich.cells import cell_len, set_cell_size
 
 from localspec.conversation.events import Gauge
 from localspec.drafters.model_free import MODEL_FREE
-from localspec.stats import Stats
+from localspec.stats import ENOUGH_STEPS, Stats
 from localspec_tui.labels import gain_text, speed_text
 
 # Share of the context from which on it is shown as a warning.
@@ -17,8 +17,6 @@ SEPARATOR = " · "
 _OBVIOUS_STATES = ("", "ready", "answering")
 # Priorities of the fields, from the lowest.
 _TTFT, _ACCEPT, _GAIN, _CONTEXT, _DRAFT, _STATE, _SPEED, _WARNING = range(8)
-# Fewer steps tell nothing about the speed of an answer.
-_ENOUGH_STEPS = 8
 # Drafting is said not to pay when at most this share of the steps had a draft, and these gained
 # less than this.
 _RARELY, _LEAST_GAIN = 1 / 8, 1.05
@@ -63,8 +61,8 @@ def in_words(status: Status) -> str:
     stats, gauge, parts = status.stats, status.gauge, []
     if stats and stats.tokens_per_second:
         parts.append(f"{stats.tokens_per_second:.1f} tokens per second")
-    if stats and stats.gain is not None and stats.steps >= _ENOUGH_STEPS:
-        parts.append(gain_text(stats.gain))
+    if stats and stats.x_plain is not None:
+        parts.append(gain_text(stats.x_plain))
     if stats and stats.acceptance_rate is not None:
         parts.append(f"{stats.acceptance_rate:.0%} of the drafted tokens accepted")
     parts.append(f"drafter: {_draft(status)}")
@@ -103,8 +101,8 @@ def _speed(stats: Stats) -> Iterator[Field]:
     rate, accepted, per_step = stats.tokens_per_second, stats.acceptance_rate, stats.tokens_per_step
     if rate:
         yield Field(speed_text(rate), _SPEED)
-    if stats.gain is not None and stats.steps >= _ENOUGH_STEPS:
-        yield Field(gain_text(stats.gain), _GAIN)
+    if stats.x_plain is not None:
+        yield Field(gain_text(stats.x_plain), _GAIN)
     if accepted is not None and per_step is not None:
         yield Field(f"accept {accepted:.0%} ({per_step:.1f} tok/step)", _ACCEPT)
     if stats.seconds.first_token is not None:
@@ -126,7 +124,7 @@ def _draft(status: Status) -> str:
 
 def _drafts_rarely(stats: Stats) -> bool:
     return (
-        stats.steps >= _ENOUGH_STEPS
+        stats.steps >= ENOUGH_STEPS
         and stats.drafting_steps <= _RARELY * stats.steps
         and (stats.gain or 1.0) < _LEAST_GAIN
     )

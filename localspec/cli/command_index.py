@@ -7,6 +7,7 @@ writes it from the real commands, and a test checks that it is up to date.
 
 import json
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -30,10 +31,11 @@ def indexed_command(name: str, summary: str) -> click.Command:
 
 def indexed_run() -> click.Command:
     """Return `run MODEL [PROMPT]`, with the options of the commands that it stands for."""
-    entries = [entry for name in _RUN for entry in _index()[name]]
-    options = {entry["names"][0]: entry for entry in entries if entry["names"][0].startswith("-")}
-    model = {"names": ["model_name"], "kind": "models"}
-    prompt = {"names": ["prompt"], "nargs": -1}
+    options = {
+        entry["names"][0]: entry for entry in _run_entries() if entry["names"][0].startswith("-")
+    }
+    model: dict[str, Any] = {"names": ["model_name"], "kind": "models"}
+    prompt: dict[str, Any] = {"names": ["prompt"], "nargs": -1}
     params = [_parameter(entry) for entry in (model, prompt, *options.values())]
     return click.Command("run", params=params)
 
@@ -52,11 +54,15 @@ def options_with_values(command: str) -> set[str]:
 def _setting_value(context: click.Context, parameter: click.Parameter, typed: str) -> Items:
     """Complete the value of `config set`, as that of the option of the same name."""
     option = f"--{str(context.params.get('name')).replace('_', '-')}"
-    entries = (entry for name in _RUN for entry in _index()[name] if option in entry["names"])
-    entry = next(entries, None)
+    entry = next((entry for entry in _run_entries() if option in entry["names"]), None)
     return _parameter(entry).shell_complete(context, typed) if entry else []
 
 
+def _run_entries() -> list[dict[str, Any]]:
+    return [entry for name in _RUN for entry in _index()[name]]
+
+
+@cache
 def _index() -> dict[str, Any]:
     index: dict[str, Any] = json.loads((resources.files("localspec.cli") / FILE).read_text("utf-8"))
     return index

@@ -204,10 +204,10 @@ def token_record(token: Token) -> dict[str, Any]:
 
 def _beside_plain(stats: Stats) -> str:
     """Return how much faster than plain steps the text came; "" where that is not known."""
-    if stats.x_plain is None or not stats.plain_step:
+    gain, plain = stats.x_plain, stats.plain_tokens_per_second
+    if gain is None or plain is None:
         return ""
-    plain = f"{1 / stats.plain_step:.1f} tok/s by the measured time of a plain step"
-    return f"{stats.x_plain:.2f} x plain ({plain})"
+    return f"{gain:.2f} x plain ({plain:.1f} tok/s by the measured time of a plain step)"
 
 
 def _ahead(stats: Stats, nothing_ahead: str | None) -> str:

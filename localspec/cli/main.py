@@ -126,18 +126,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if ctx.resilient_parsing:
-            # Only a word is completed: the command's own module may import the engine, and the
-            # index is needed for nothing else.
-            from localspec.cli.command_index import indexed_command, indexed_run
-
-            if cmd_name == "run":
-                return indexed_run()
-            cmd_name = "ls" if cmd_name == "list" else cmd_name
-            return (
-                indexed_command(cmd_name, *_COMMANDS[cmd_name][1:])
-                if cmd_name in _COMMANDS
-                else None
-            )
+            return _indexed(cmd_name)
         if cmd_name not in _COMMANDS:
             return None
         location, _ = _COMMANDS[cmd_name]
@@ -148,6 +137,17 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+
+
+def _indexed(name: str) -> click.Command | None:
+    """Return a command of which only a word is completed, by any of its names."""
+    # A command's own module may import the engine, and the index is needed for nothing else.
+    from localspec.cli.command_index import indexed_command, indexed_run
+
+    if name == "run":
+        return indexed_run()
+    name = "ls" if name == "list" else name
+    return indexed_command(name, _COMMANDS[name][1]) if name in _COMMANDS else None
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -117,7 +117,7 @@ class Answer(Closing, Iterator[Event]):
             budget=thinking_budget if settings.is_free else None,
         )
         self._stop = StopFlag()
-        self._ended, self._reason = False, "cancelled"
+        self._reason: str | None = None
         self._lock = threading.Lock()
         self._generation: Generation | None = None
         self._running = self._run()
@@ -136,8 +136,8 @@ class Answer(Closing, Iterator[Event]):
         return Gauge(used, self._slot.target.n_ctx)
 
     def __repr__(self) -> str:
-        state = self._reason if self._ended else None
-        return f"<Answer {excerpt(self.text)}, {state or 'unfinished'}, {self.stats.line}>"
+        state = self._reason or "unfinished"
+        return f"<Answer {excerpt(self.text)}, {state}, {self.stats.line}>"
 
     def __next__(self) -> Event:
         # A step keeps the model loaded.
@@ -151,7 +151,7 @@ class Answer(Closing, Iterator[Event]):
     def close(self) -> None:
         """End the answer now; the iteration yields nothing more."""
         self._stop.set()
-        if self._ended:
+        if self._reason:
             return
         with self._lock:
             self._running.close()
@@ -328,9 +328,9 @@ class Answer(Closing, Iterator[Event]):
 
     def _finish(self, reason: str) -> Split:
         """End the turn, once; return the text that was held back."""
-        if self._ended:
+        if self._reason:
             return Split()
-        self._ended, self._reason = True, reason
+        self._reason = reason
         self._slot.in_answer = False
         rest = self._add_to_turn(self._writer.end())
         self._record_tokens()

@@ -1,6 +1,7 @@
 """AnswerWriter: collects an answer's tokens and splits their text into reasoning and answer."""
 
 from collections.abc import Collection
+from functools import cached_property
 from typing import Protocol
 
 from localspec.conversation.reasoning import Split, Splitter, Tags
@@ -90,7 +91,7 @@ class AnswerWriter:
             return "length"
         return "context" if prompt + written >= context else None
 
-    @property
+    @cached_property
     def closing_tokens(self) -> list[int]:
         """The tokens of the closing tag, as they are written in the model's place."""
         return self._vocabulary.tokenize_after(self._tags.ending) if self._tags else []

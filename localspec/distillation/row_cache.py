@@ -8,14 +8,12 @@ from collections.abc import Callable, Sequence
 
 from localspec.distillation.shard import Shard, StoppedReading
 from localspec.distillation.texts import Text
-from localspec.distillation.work_folder import WorkFolder
+from localspec.distillation.work_folder import BEGUN, WorkFolder
 
 # Makes the shard of some texts. Raises StoppedReading.
 Read = Callable[[Sequence[Text]], Shard]
 # What the names of the files begin with.
 ROWS = "rows"
-# What the name of a file ends with whose wave was stopped before it was read.
-_BEGUN = ".begun"
 
 
 class RowCache:
@@ -82,7 +80,7 @@ class RowCache:
 
     def _read_wave(self, number: int) -> Shard:
         """Let the target read a wave. Raises Stopped; what it has read by then is kept."""
-        name, texts = self._file(number) + _BEGUN, self._waves[number]
+        name, texts = self._file(number) + BEGUN, self._waves[number]
         content = self._folder.read(name)
         parts = [] if content is None else [Shard.from_bytes(content)]
         begun = sum(len(each.texts) for each in parts)

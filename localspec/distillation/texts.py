@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from localspec.distillation.work_folder import WorkFolder
+from localspec.distillation.work_folder import BEGUN, WorkFolder
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt, TextPrompt
 from localspec.engine.side_by_side import side_by_side
@@ -28,8 +28,6 @@ WAVE = 32
 # The most tokens of an answer.
 ANSWER = 320
 _SEEDS = 2**64
-# What the name of a file with a wave ends with that was stopped before it was whole.
-_BEGUN = ".begun"
 # Half of each wave is written at this temperature, the other as the model's file says: drafts are
 # asked for at both, and all waves take about as long.
 _WARM = 0.8
@@ -106,7 +104,7 @@ class TextWriter:
         """The tokens of all answers that are here, also of those that were stopped."""
         numbers = takewhile(lambda number: self.kept(number) is not None, count())
         whole = sum(each.answer for number in numbers for each in self.kept(number) or [])
-        begun = (self.folder.read_json(path.name) for path in self.folder.path.glob(f"*{_BEGUN}"))
+        begun = (self.folder.read_json(path.name) for path in self.folder.path.glob(f"*{BEGUN}"))
         answers = (tokens for each in begun if each for tokens, _ in each["answers"])
         return whole + sum(map(len, answers))
 
@@ -131,7 +129,7 @@ class TextWriter:
             seconds += perf_counter() - began
             if not all(each.is_whole for each in answers):
                 begun = [[each.tokens, each.is_whole] for each in answers]
-                name = _name(number) + _BEGUN
+                name = _name(number) + BEGUN
                 self.folder.write_json(name, {"answers": begun, "seconds": seconds})
         if cancel.is_set():
             raise Stopped
@@ -142,12 +140,12 @@ class TextWriter:
         ]
         written = [[each.prompt, each.tokens, each.ended] for each in texts]
         self.folder.write_json(_name(number), {"texts": written, "seconds": seconds})
-        self.folder.delete(_name(number) + _BEGUN)
+        self.folder.delete(_name(number) + BEGUN)
         return texts
 
     def _begun(self, number: int, size: int) -> tuple[list[_Answer], float]:
         """The answers of a wave as far as they were written, and the seconds that took."""
-        found = self.folder.read_json(_name(number) + _BEGUN)
+        found = self.folder.read_json(_name(number) + BEGUN)
         if found is None:
             return [_Answer() for _ in range(size)], 0.0
         return [_Answer(*each) for each in found["answers"]], found["seconds"]

@@ -25,6 +25,8 @@ if sys.platform != "win32":
     import fcntl
 
 _FOLDER, _LOCK = "training", ".lock"
+# What the name of a file ends with whose content was stopped before it was whole.
+BEGUN = ".begun"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

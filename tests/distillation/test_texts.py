@@ -13,17 +13,27 @@ from localspec.distillation.texts import Stopped, TextWriter, tokenized
 from localspec.engine.generation import Generation
 
 
-def test_a_wave_has_both_temperatures_and_is_written_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def target_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    return write_cut_target(tmp_path / "target.gguf")
+
+
+def loaded(target: Path) -> localspec.Engine:
+    """The target, whose texts do not depend on their company."""
+    return localspec.load(
+        target, draft="none", threads=1, context=256, gpu_layers=0, reproducible=True
+    )
+
+
+def test_a_wave_has_both_temperatures_and_is_written_once(
+    target_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(texts, "ANSWER", 12)
     # The file's own is 0.8, too.
     monkeypatch.setattr(texts, "_WARM", 1.9)
-    target, never = write_cut_target(tmp_path / "target.gguf"), threading.Event()
-    with localspec.load(
-        target, draft="none", threads=1, context=256, gpu_layers=0, reproducible=True
-    ) as engine:
+    target, never = target_path, threading.Event()
+    with loaded(target) as engine:
         prompts = tokenized(engine, letters(20))
         writer = TextWriter(lambda: engine, target, prompts, 5)
         waves = [writer.wave(number, never) for number in range(2)]
@@ -44,14 +54,11 @@ def test_a_wave_has_both_temperatures_and_is_written_once(
 
 
 def test_an_answer_that_was_stopped_goes_on_where_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    target_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(texts, "ANSWER", 24)
-    target, never = write_cut_target(tmp_path / "target.gguf"), threading.Event()
-    with localspec.load(
-        target, draft="none", threads=1, context=256, gpu_layers=0, reproducible=True
-    ) as engine:
+    target, never = target_path, threading.Event()
+    with loaded(target) as engine:
         prompts = tokenized(engine, letters(20))
         writer = TextWriter(lambda: engine, target, prompts, 5)
         whole = writer.wave(0, never)

@@ -127,8 +127,8 @@ def test_late_answers_may_come_in_any_pieces(whole: str) -> None:
     for first in range(len(whole)):
         for second in range(first, len(whole) + 1):
             late = LateInput("a" + whole[:first], (BACKGROUND, ATTRIBUTES))
-            typed = late.typed + late.without_answers(whole[first:second])
-            typed += late.without_answers(whole[second:] + "b") + late.typed
+            typed = late.due() + late.without_answers(whole[first:second])
+            typed += late.without_answers(whole[second:] + "b") + late.due()
             assert typed == "ab"
 
 
@@ -137,8 +137,8 @@ def test_keys_that_begin_like_answers_are_keys(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("localspec_tui.late_input.monotonic", lambda: next(clock))
     late = LateInput("", (BACKGROUND, ATTRIBUTES))
     assert late.without_answers("\x1b") == ""
-    assert late.typed == ""
-    assert late.typed == "\x1b"
+    assert late.due() == ""
+    assert late.due() == "\x1b"
     assert late.without_answers("x") == "x"
 
 

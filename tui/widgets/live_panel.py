@@ -102,8 +102,9 @@ class LivePanel(Widget):
         samples = self._sampler.samples
         if samples:
             yield sparkline(samples, width)
-            plain = f" · plain {1 / stats.plain_step:.1f}" if stats.plain_step else ""
-            yield f"{samples[-1]:.1f} tok/s{plain}"
+            plain = stats.plain_tokens_per_second
+            beside = f" · plain {plain:.1f}" if plain else ""
+            yield f"{samples[-1]:.1f} tok/s{beside}"
 
     def _drafts(self, stats: Stats) -> Iterator[str]:
         depth = stats.widths[-1] - 1 if stats.widths else 0
