@@ -16,7 +16,7 @@ wanted = {
     "localspec/cli/generate.schema.json",
     "localspec/bundled/README.md",
     "localspec/server/page.html",
-    "localspec/training/everyday.txt",
+    "localspec/training/bundled_pair/everyday.txt",
     "localspec/bundled/terminal-9m-q8_0.gguf",
     "localspec/bundled/terminal-5m-q4_0.gguf",
     "localspec_tui/__init__.py",

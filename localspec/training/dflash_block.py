@@ -11,14 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from localspec.training.batches import Batch
-from localspec.training.gguf_export import EPSILON, Sizes
-from localspec.training.head_export import BLOCK, DFLASH_LAYERS, MASK_ID
-from localspec.training.trainer import Loss, divergence
-from localspec.training.transformer import Layer, Rotating, Transformer, rotated, started
+from localspec.training.head_export import BLOCK, DFLASH_LAYERS
+from localspec.training.layers import Layer, Rotating, rotated, started
+from localspec.training.sizes import EPSILON, Sizes
 
-# Blocks of each row of a batch, and how much less each further token of a block counts.
-_BLOCKS, DECAY = 32, 0.85
+# How much less each further token of a block counts.
+DECAY = 0.85
 
 
 class DFlashLayer(Layer):
@@ -110,46 +108,3 @@ class DFlashBlock(Rotating):
         for layer in self.layers:
             rows = layer(rows, text, turns, places, seen)
         return self.norm(rows)
-
-
-def dflash_loss(block: DFlashBlock, target: Transformer) -> Loss:
-    """The divergence from the target of the tokens that an assistant writes, of blocks anywhere."""
-    table = target.embedding.weight.detach()
-    target.states = torch.compile(target.states)  # type: ignore[method-assign]
-
-    def loss(batch: Batch) -> Tensor:
-        with torch.no_grad():
-            states = target.states(batch.tokens, batch.visible)
-        starts = _starts(batch.wanted)
-        texts = torch.arange(len(starts))[:, None]
-        seen = batch.visible[:, 0][texts, starts] & (
-            torch.arange(batch.tokens.shape[1]) < starts[..., None]
-        )
-        tokens = torch.full((*starts.shape, BLOCK), MASK_ID)
-        tokens[..., 0] = batch.tokens[texts, starts]
-        rows = block(F.embedding(tokens, table), states, starts, seen)[:, :, 1:]
-        # Row i of a block predicts what the target predicts one place before.
-        before = starts[..., None] + torch.arange(BLOCK - 1)
-        counted = batch.wanted[texts[..., None], before].cumprod(-1).bool()
-        total, weight = torch.zeros(()), 0.0
-        right = target.norm(states[-1]).detach()
-        for place in range(BLOCK - 1):
-            chosen = counted[..., place]
-            expected = right[texts, before[..., place]][chosen]
-            share = DECAY**place * len(expected)
-            total = total + share * divergence(
-                F.linear(rows[:, :, place][chosen], table).float(),
-                F.linear(expected, table).float(),
-            )
-            weight += share
-        return total / max(weight, 1.0)
-
-    return loss
-
-
-def _starts(wanted: Tensor) -> Tensor:
-    """Places in each text where a block may begin, (texts, _BLOCKS): its next token is wanted."""
-    likely = wanted.float()
-    likely[:, 1 - BLOCK :] = 0  # a whole block fits behind it
-    likely[:, 1] += 1e-6  # somewhere to begin in a text without any
-    return torch.multinomial(likely, _BLOCKS, replacement=True)

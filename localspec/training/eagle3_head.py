@@ -11,10 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from localspec.training.batches import Batch
-from localspec.training.gguf_export import EPSILON, Sizes
-from localspec.training.trainer import Loss, divergence
-from localspec.training.transformer import Layer, Rotating, Transformer, rotated, started
+from localspec.training.layers import Layer, Rotating, rotated, started
+from localspec.training.sizes import EPSILON, Sizes
 
 # Drafted tokens in training, and how much less each further one counts.
 STEPS, DECAY = 4, 0.8
@@ -111,25 +109,3 @@ class Past:
 def later(rows: Tensor, places: int) -> Tensor:
     """Rows, (..., length, size), each so many places later; zeros come first."""
     return F.pad(rows, (0, 0, places, 0))[..., : rows.shape[-2], :]
-
-
-def eagle3_loss(head: Eagle3Head, target: Transformer) -> Loss:
-    """The divergence of the head's drafts from the target, over a few drafted tokens."""
-    table = target.embedding.weight.detach()
-    target.states = torch.compile(target.states)  # type: ignore[method-assign]
-
-    def loss(batch: Batch) -> Tensor:
-        with torch.no_grad():
-            states = target.states(batch.tokens, batch.visible)
-        # The pair at a place predicts what the target predicts at the next one.
-        wanted = F.pad(batch.wanted[:, 1:], (0, 1))
-        with torch.no_grad():
-            right = F.linear(target.norm(states[-1]).roll(-1, 1)[wanted], table).float()
-        embedded = F.embedding(batch.next_tokens, table)
-        total = torch.zeros(())
-        for step, own in enumerate(head.drafts(head.encode(states), embedded, batch.visible)):
-            logits = F.linear(head.norm(own)[wanted], table).float()
-            total = total + DECAY**step * divergence(logits, right)
-        return total
-
-    return loss

@@ -13,12 +13,7 @@ from localspec.training.eagle3_head import STEPS, Eagle3Head
 from localspec.training.examples import Batch, TopRows
 from localspec.training.head_export import eagle3_tensors
 from localspec.training.head_import import eagle3_weights
-from localspec.training.head_source import (
-    HeadSource,
-    places_before,
-    places_behind,
-    write_head,
-)
+from localspec.training.head_source import HeadSource, places_before, places_behind, write_head
 from localspec.training.row_head_kind import RowHead, row_head_kind
 from localspec.training.training_size import LENGTH, TrainingSize, kept_by_layer, weights_of
 

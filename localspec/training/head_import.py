@@ -13,9 +13,9 @@ from localspec.gguf.facts import facts_of
 from localspec.gguf.reader import Array, Header, display_name
 from localspec.gguf.rope_rows import in_halves
 from localspec.gguf.weights import Weights as FileWeights
-from localspec.training.gguf_export import Floats, Sizes, Weights
 from localspec.training.head_export import DFLASH_LAYERS, MEDUSA_BLOCKS, MEDUSA_HEADS
 from localspec.training.result import TARGET
+from localspec.training.sizes import Floats, Sizes, Weights
 
 _LAYER = {"output": "attn_output", "feed_norm": "ffn_norm", "down": "ffn_down"}
 

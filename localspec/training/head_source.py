@@ -19,8 +19,8 @@ from localspec.loading.head_check import unreadable_rows
 from localspec.models.kinds import DRAFT_MODEL, MEDUSA
 from localspec.training.cut_shape import CutSource
 from localspec.training.examples import Batch
-from localspec.training.gguf_export import EPSILON, ROPE_BASE, Sizes, Weights
 from localspec.training.head_import import HeadFile
+from localspec.training.sizes import EPSILON, ROPE_BASE, Sizes, Weights
 from localspec.training.training_size import TrainingSize
 
 # Numbers of an attention head, at most.

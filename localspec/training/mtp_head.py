@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from localspec.training.cut_model import Turns, linear, norm
 from localspec.training.cut_shape import CutShape
 from localspec.training.eagle3_head import STEPS, Past, later
-from localspec.training.gguf_export import Floats
+from localspec.training.sizes import Floats
 
 # The tensors behind `blk.N.`, without `.weight`: a layer of gated attention as in the target, and
 # what makes it a head.

@@ -12,10 +12,10 @@ from localspec.gguf.heads import MTP, layers_of, require_fitting
 from localspec.gguf.reader import Array
 from localspec.gguf.writer import TensorData
 from localspec.training.cut_shape import shape_of
-from localspec.training.gguf_export import Floats
 from localspec.training.head_import import HeadFile
 from localspec.training.head_source import MTP_ARCHITECTURES, HeadSource, refusal
 from localspec.training.mtp_head import HEAD_NORMS, JOIN, LAYER, OWN_NORM, TENSORS
+from localspec.training.sizes import Floats
 
 _OUTPUT_NORM = "output_norm.weight"
 # What a head has in common with its target's layers.

@@ -10,9 +10,9 @@ from localspec.conversion.target import Target
 from localspec.gguf.writer import TensorType
 from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
 from localspec.training.examples import Batch
-from localspec.training.gguf_export import Sizes, Weights
 from localspec.training.head_import import HeadFile
 from localspec.training.head_source import HeadSource, read_layers
+from localspec.training.sizes import Sizes, Weights
 from localspec.training.training_size import TrainingSize
 
 _Head = TypeVar("_Head", bound=nn.Module)

@@ -1,6 +1,6 @@
 """Heads that were trained for the bundled target draft what it writes, and no text changes.
 
-`python -m localspec.training.bundled_heads` made them (tests/trained).
+`python -m localspec.training.bundled_pair.heads` made them (tests/trained).
 """
 
 import os

@@ -17,7 +17,7 @@ import localspec
 from localspec.errors import InvalidValueError
 from localspec.scaling.scale import scaled_model
 from localspec.scaling.shape import Size
-from localspec.training.head_export import export_dflash, export_eagle3
+from localspec.training.bundled_pair.gguf_export import export_dflash, export_eagle3
 
 SIZE = Size(width=512, layers=7, ffn=512)
 

@@ -10,9 +10,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("tokenizers")
 
 from localspec.gguf.reader import read_header  # noqa: E402
-from localspec.training import fine_tune  # noqa: E402
-from localspec.training.batches import train_tokenizer  # noqa: E402
-from localspec.training.gguf_import import TrainedFile  # noqa: E402
+from localspec.training.bundled_pair import fine_tune  # noqa: E402
+from localspec.training.bundled_pair.batches import train_tokenizer  # noqa: E402
+from localspec.training.bundled_pair.gguf_import import TrainedFile  # noqa: E402
 
 
 def test_questions_about_documented_names(tmp_path: Path) -> None:

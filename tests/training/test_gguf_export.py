@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from localspec.gguf.reader import read_header
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
-from localspec.training.chat_tokens import TURN
-from localspec.training.gguf_export import Sizes, Weights, export
-from localspec.training.gguf_import import TrainedFile
+from localspec.training.bundled_pair.chat_tokens import TURN
+from localspec.training.bundled_pair.gguf_export import export
+from localspec.training.bundled_pair.gguf_import import TrainedFile
+from localspec.training.sizes import Sizes, Weights
 
 SIZES = Sizes(vocabulary=96, width=64, layers=2, heads=2, feed_forward=96)
 

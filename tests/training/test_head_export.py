@@ -26,16 +26,13 @@ from fakes.trained import (
 )
 
 import localspec
-from localspec.training.head_export import (
-    BLOCK,
-    DFLASH_LAYERS,
+from localspec.training.bundled_pair.gguf_export import (
     MASK_ID,
-    MEDUSA_BLOCKS,
-    MEDUSA_HEADS,
     export_dflash,
     export_eagle3,
     export_medusa,
 )
+from localspec.training.head_export import BLOCK, DFLASH_LAYERS, MEDUSA_BLOCKS, MEDUSA_HEADS
 
 
 @pytest.fixture

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from localspec.training.terminal_corpus import Corpus, Example, edit, how, read_pages, what
-from localspec.training.wordings import HELD_OUT, TRAINED, rephrased
+from localspec.training.bundled_pair.terminal_corpus import (
+    Corpus,
+    Example,
+    edit,
+    how,
+    read_pages,
+    what,
+)
+from localspec.training.bundled_pair.wordings import HELD_OUT, TRAINED, rephrased
 
 PAGES = [
     {

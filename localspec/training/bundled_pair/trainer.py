@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from localspec.training.batches import ROWS, Batch, Text, batch, rows
+from localspec.training.bundled_pair.batches import ROWS, Batch, Text, batch, rows
+from localspec.training.bundled_pair.transformer import Transformer
 from localspec.training.optimizers import optimizers, set_rate
-from localspec.training.transformer import Transformer
 from localspec.utils.busy_cores import BusyCores, allowed_cores
 
 _WARM_UP = 0.01

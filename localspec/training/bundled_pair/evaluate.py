@@ -1,6 +1,6 @@
 """Evaluate a trained pair on wordings that it was never trained on.
 
-    python -m localspec.training.evaluate CORPUS TARGET DRAFTER
+    python -m localspec.training.bundled_pair.evaluate CORPUS TARGET DRAFTER
 
 Every fact was trained on, in other words: this measures whether a person's wording finds it. Prints
 the share of command lines that are exactly right, by platform and by whether the question names the
@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 
 import localspec
-from localspec.training.terminal_corpus import Example, how, read_pages
-from localspec.training.wordings import HELD_OUT
+from localspec.training.bundled_pair.terminal_corpus import Example, how, read_pages
+from localspec.training.bundled_pair.wordings import HELD_OUT
 
 # Every page has these, so they would flatter the model.
 _TRIVIAL = ("display help", "display version", "display h", "display v")

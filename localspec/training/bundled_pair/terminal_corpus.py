@@ -15,7 +15,19 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from localspec.training.wordings import TRAINED, Wordings, lowered, rephrased, typed
+from localspec.training.bundled_pair.wordings import TRAINED, Wordings, lowered, rephrased, typed
+
+# What the files of models that were trained on it say of themselves.
+ABOUT = {
+    "author": "localspec",
+    "license": "cc-by-4.0",
+    "license__link": "https://creativecommons.org/licenses/by/4.0/",
+    "source__url": "https://github.com/tldr-pages/tldr",
+    "description": (
+        "Answers questions about the terminal. Trained on tldr-pages (CC BY 4.0), "
+        "Copyright (c) 2014-present the tldr-pages team and contributors."
+    ),
+}
 
 PLATFORMS = ("common", "linux", "osx")
 # How often a pass shows an example: of a page of PLATFORMS[0], of the others, of a command that
@@ -302,6 +314,6 @@ def _tool(line: str) -> str:
 
 def _read_pairs(name: str) -> list[tuple[list[str], str]]:
     """Lines `wording | wording => answer` of a file beside this one."""
-    text = resources.files("localspec.training").joinpath(name).read_text(encoding="utf-8")
+    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
     pairs = [line.split(" => ", 1) for line in text.splitlines() if " => " in line]
     return [([wording.strip() for wording in left.split(" | ")], right) for left, right in pairs]

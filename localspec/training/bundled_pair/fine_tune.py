@@ -1,6 +1,6 @@
 """Fine-tune a model that `bundled_pair` trained on other text, to see what its drafters lose.
 
-    python -m localspec.training.fine_tune TARGET.gguf TUNED.gguf --minutes 4
+    python -m localspec.training.bundled_pair.fine_tune TARGET.gguf TUNED.gguf --minutes 4
 
 Needs torch and tokenizers (`pip install 'localspec[train]'`). The text: questions about functions
 and classes of Python's standard library, answered with their documentation. The questions are
@@ -18,13 +18,11 @@ from tempfile import TemporaryDirectory
 import click
 import torch
 
-from localspec.training.batches import batches, tokenizer_of
-from localspec.training.bundled_pair import ABOUT
-from localspec.training.gguf_export import export
-from localspec.training.gguf_import import TrainedFile
-from localspec.training.terminal_corpus import Conversation, Turn
-from localspec.training.trainer import Trainer, next_token_loss
-from localspec.training.transformer import Transformer
+from localspec.training.bundled_pair.batches import batches, tokenizer_of
+from localspec.training.bundled_pair.gguf_export import export
+from localspec.training.bundled_pair.gguf_import import TrainedFile
+from localspec.training.bundled_pair.terminal_corpus import ABOUT, Conversation, Turn
+from localspec.training.bundled_pair.trainer import Trainer, next_token_loss
 
 # Letters of an answer; shorter documentation says little, longer does not fit in a row.
 _SHORTEST, _LONGEST = 40, 700
@@ -74,9 +72,7 @@ def fine_tune(
 ) -> None:
     """Train the model in a GGUF further for so long, and write another with its tokenizer."""
     trained = TrainedFile(target)
-    model = Transformer(trained.sizes)
-    weights = trained.weights.items()
-    model.load_state_dict({name: torch.from_numpy(weight.copy()) for name, weight in weights})
+    model = trained.model()
     words = tokenizer_of(trained.vocabulary, trained.merges)
     material = batches(words, lambda rng: rng.sample(chats, len(chats)), random.Random(1))
     Trainer(model, next_token_loss(model), rate=rate).run(material, seconds, lambda: None)

@@ -9,8 +9,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
-from localspec.training.chat_tokens import BEGIN, BEGIN_ID, END, END_ID, TURN, TURN_ID
-from localspec.training.terminal_corpus import Conversation
+from localspec.training.bundled_pair.chat_tokens import BEGIN, BEGIN_ID, END, END_ID, TURN, TURN_ID
+from localspec.training.bundled_pair.terminal_corpus import Conversation
 
 # Tokens of a row, and rows of a batch; several texts share a row.
 LENGTH, ROWS = 384, 16

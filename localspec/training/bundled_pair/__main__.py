@@ -15,34 +15,29 @@ from pathlib import Path
 import click
 import torch
 
-from localspec.training.batches import (
+from localspec.training.bundled_pair.batches import (
     batches,
     encoded,
     load_tokenizer,
     tokenizer_of,
     train_tokenizer,
 )
-from localspec.training.gguf_export import Sizes
-from localspec.training.gguf_export import export as write_gguf
-from localspec.training.gguf_import import TrainedFile
-from localspec.training.terminal_corpus import Corpus, Turn, how, read_pages
-from localspec.training.trainer import Trainer, distillation_loss, mean_loss, next_token_loss
-from localspec.training.transformer import Transformer, load, save, without_layers
-from localspec.training.wordings import HELD_OUT
+from localspec.training.bundled_pair.gguf_export import export as write_gguf
+from localspec.training.bundled_pair.gguf_import import TrainedFile
+from localspec.training.bundled_pair.terminal_corpus import ABOUT, Corpus, Turn, how, read_pages
+from localspec.training.bundled_pair.trainer import (
+    Trainer,
+    distillation_loss,
+    mean_loss,
+    next_token_loss,
+)
+from localspec.training.bundled_pair.transformer import Transformer, load, save, without_layers
+from localspec.training.bundled_pair.wordings import HELD_OUT
+from localspec.training.sizes import Sizes
 
 TARGET = Sizes(vocabulary=8192, width=256, layers=8, heads=4, feed_forward=704)
 # The layers of the target that the draft model starts from.
 DRAFT_LAYERS = [0, 4, 7]
-ABOUT = {
-    "author": "localspec",
-    "license": "cc-by-4.0",
-    "license__link": "https://creativecommons.org/licenses/by/4.0/",
-    "source__url": "https://github.com/tldr-pages/tldr",
-    "description": (
-        "Answers questions about the terminal. Trained on tldr-pages (CC BY 4.0), "
-        "Copyright (c) 2014-present the tldr-pages team and contributors."
-    ),
-}
 
 
 @click.group(help=__doc__)
@@ -78,10 +73,7 @@ def unpack(file: Path, folder: Path) -> None:
     """Take the target from a GGUF that `export` wrote, to train it further."""
     folder.mkdir(parents=True, exist_ok=True)
     trained = TrainedFile(file)
-    model = Transformer(trained.sizes)
-    weights = trained.weights.items()
-    model.load_state_dict({name: torch.from_numpy(weight.copy()) for name, weight in weights})
-    save(model, folder / "target.pt")
+    save(trained.model(), folder / "target.pt")
     tokenizer_of(trained.vocabulary, trained.merges).save(str(folder / "tokenizer.json"))
 
 

@@ -1,9 +1,9 @@
 """Train heads that draft for the bundled target.
 
-    python -m localspec.training.bundled_heads train eagle3 CORPUS FOLDER --minutes 15
-    python -m localspec.training.bundled_heads train dflash CORPUS FOLDER --minutes 15
-    python -m localspec.training.bundled_heads train medusa CORPUS FOLDER --minutes 15
-    python -m localspec.training.bundled_heads export FOLDER
+    python -m localspec.training.bundled_pair.heads train eagle3 CORPUS FOLDER --minutes 15
+    python -m localspec.training.bundled_pair.heads train dflash CORPUS FOLDER --minutes 15
+    python -m localspec.training.bundled_pair.heads train medusa CORPUS FOLDER --minutes 15
+    python -m localspec.training.bundled_pair.heads export FOLDER
 
 Needs torch and tokenizers (`pip install 'localspec[train]'`). FOLDER: that of `bundled_pair`, with
 the trained target.
@@ -17,15 +17,15 @@ from pathlib import Path
 import click
 import torch
 
-from localspec.training.batches import batches, load_tokenizer
-from localspec.training.bundled_pair import ABOUT
-from localspec.training.dflash_block import DFlashBlock, dflash_loss
-from localspec.training.eagle3_head import Eagle3Head, eagle3_loss
-from localspec.training.head_export import export_dflash, export_eagle3, export_medusa
-from localspec.training.medusa_heads import MedusaHeads, medusa_loss
-from localspec.training.terminal_corpus import Corpus, read_pages
-from localspec.training.trainer import Loss, Trainer
-from localspec.training.transformer import Transformer, load
+from localspec.training.bundled_pair.batches import batches, load_tokenizer
+from localspec.training.bundled_pair.gguf_export import export_dflash, export_eagle3, export_medusa
+from localspec.training.bundled_pair.head_losses import dflash_loss, eagle3_loss, medusa_loss
+from localspec.training.bundled_pair.terminal_corpus import ABOUT, Corpus, read_pages
+from localspec.training.bundled_pair.trainer import Loss, Trainer
+from localspec.training.bundled_pair.transformer import Transformer, load
+from localspec.training.dflash_block import DFlashBlock
+from localspec.training.eagle3_head import Eagle3Head
+from localspec.training.medusa_heads import MedusaHeads
 
 # The layers of the target whose input rows the heads read: early, in the middle, late.
 READS = (2, 5, 7)

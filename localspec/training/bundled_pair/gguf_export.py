@@ -1,49 +1,38 @@
 """GGUF of a trained model, with its tokenizer, chat template, source and licence."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import gguf
 import numpy as np
 from gguf.quants import quantize
-from numpy.typing import NDArray
 
 from localspec.gguf.rope_rows import interleaved
-from localspec.training.chat_tokens import BEGIN, BEGIN_ID, END, END_ID, TURN
+from localspec.gguf.writer import TensorType
+from localspec.training.bundled_pair.chat_tokens import BEGIN, BEGIN_ID, END, END_ID, TURN
+from localspec.training.head_export import (
+    BLOCK,
+    DFLASH_LAYERS,
+    attention_output_and_feed_forward,
+    dflash_tensors,
+    eagle3_tensors,
+    write_medusa,
+)
+from localspec.training.sizes import CONTEXT, EPSILON, Sizes, Weights
 
-Floats = NDArray[np.float32]
-Weights = Mapping[str, Floats]
-
-EPSILON = 1e-5
-ROPE_BASE = 10_000.0
-CONTEXT = 2048
 # What readers of the file sample at: a small model that recites is best near its likeliest token.
 _TEMPERATURE = 0.2
+# The target's embedding of this token stands for a token that is not known yet: it begins a text,
+# and is never drafted.
+MASK_ID = BEGIN_ID
+# Of the matrices of heads.
+_HEAD_TYPE = "q8_0"
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The shape of a llama-architecture model without grouped heads.
-
-    rope_base: of the angles by which queries and keys turn.
-    """
-
-    vocabulary: int
-    width: int
-    layers: int
-    heads: int
-    feed_forward: int
-    rope_base: float = ROPE_BASE
-
-    @property
-    def head(self) -> int:
-        return self.width // self.heads
 
 
 def export(
@@ -60,6 +49,50 @@ def export(
         writer.gguf.add_sampling_temp(_TEMPERATURE)
         writer.gguf.add_chat_template(CHAT_TEMPLATE)
         writer.add(_tensors(sizes, weights))
+
+
+def export_eagle3(
+    sizes: Sizes, reads: Sequence[int], weights: Weights, tokenizer: Path, path: Path, **about: str
+) -> None:
+    """Write an EAGLE-3 head.
+
+    sizes: of its target. reads: the target's layers whose input rows it reads. weights: by their
+    names in `Eagle3Head`. tokenizer, about: as in `export`.
+    """
+    with Writer(path, "eagle3", tokenizer, _HEAD_TYPE, **about) as writer:
+        writer.add_sizes(replace(sizes, layers=1))
+        writer.gguf.add_array("eagle3.target_layers", list(reads))
+        writer.gguf.add_uint32("eagle3.target_hidden_size", sizes.width)
+        writer.add(eagle3_tensors(sizes, weights))
+
+
+def export_dflash(
+    sizes: Sizes, reads: Sequence[int], weights: Weights, tokenizer: Path, path: Path, **about: str
+) -> None:
+    """Write a DFlash drafter. The arguments: as in `export_eagle3`, names as in `DFlashBlock`."""
+    with Writer(path, "dflash", tokenizer, _HEAD_TYPE, **about) as writer:
+        writer.add_sizes(replace(sizes, layers=DFLASH_LAYERS))
+        writer.gguf.add_array("dflash.target_layers", list(reads))
+        writer.gguf.add_uint32("dflash.block_size", BLOCK)
+        writer.gguf.add_bool("dflash.attention.causal", False)
+        writer.gguf.add_mask_token_id(MASK_ID)
+        writer.add(dflash_tensors(weights))
+
+
+def export_medusa(
+    sizes: Sizes,
+    _reads: Sequence[int],
+    weights: Weights,
+    _tokenizer: Path,
+    path: Path,
+    **about: str,
+) -> None:
+    """Write Medusa heads, whose layout docs/heads.md describes; names as in `MedusaHeads`.
+
+    The arguments: as in `export_eagle3`. They read the target's last row alone, and its tokens.
+    """
+    said = {f"general.{key.replace('__', '.')}": value for key, value in about.items()}
+    write_medusa(sizes, weights, path, TensorType.Q8_0, said)
 
 
 class Writer:
@@ -141,18 +174,3 @@ def _tensors(sizes: Sizes, weights: Weights) -> Weights:
             **attention_output_and_feed_forward(weights, own, theirs),
         }
     return tensors
-
-
-def attention_output_and_feed_forward(weights: Weights, own: str, theirs: str) -> Weights:
-    """The weights of a layer behind its attention. own: the start of their names in `weights`.
-
-    theirs: the layer's name in llama.cpp.
-    """
-    gate, up = np.split(weights[f"{own}gate_up.weight"], 2)
-    return {
-        f"{theirs}.attn_output": weights[f"{own}output.weight"],
-        f"{theirs}.ffn_norm": weights[f"{own}feed_norm.weight"],
-        f"{theirs}.ffn_gate": gate,
-        f"{theirs}.ffn_up": up,
-        f"{theirs}.ffn_down": weights[f"{own}down.weight"],
-    }

@@ -1,0 +1,1 @@
+"""How the bundled pair and its heads are made, from pages about commands."""
