@@ -53,6 +53,7 @@ def test_help_says_how_an_experiment_is_run() -> None:
     assert [each.split()[:3] for each in helps] == [["python", "-m", name] for name in modules]
 
 
+@pytest.mark.slow
 def test_rules_side_by_side_with_their_prediction() -> None:
     few = ["--tokens", "4", "--depth", "1", "--seeds", "1", "--prompts", "2"]
     lines = printed("rules", *few)
@@ -78,6 +79,7 @@ def test_drafters_of_any_kind_beside_each_other(tmp_path: Path) -> None:
     assert all(float(line[-1].rstrip(")")) > 0 for line in found.values())
 
 
+@pytest.mark.slow
 def test_host_time_covers_every_budget() -> None:
     _title, _header, *rows = printed(
         "host_time", "--vocabulary", "4096", "--depth", "4", "--users", "2", "--steps", "6"
@@ -100,6 +102,7 @@ def test_several_texts_share_decodes_and_are_what_they_are_alone() -> None:
         assert words[words.index("by") - 1] == "0", words
 
 
+@pytest.mark.slow
 def test_a_server_under_load() -> None:
     with serving("--threads", "1", "--parallel", "3", "--ctx", "512") as served:
         few = ["--clients", "3", "--minutes", "0.02", "--rounds", "1", "--vanish", "6"]
@@ -129,6 +132,7 @@ def test_plain_decoding_is_held_against_the_library_s_own_loop() -> None:
         assert float(last[-1]) == pytest.approx(ratios[1], abs=0.02)
 
 
+@pytest.mark.slow
 def test_cold_texts_beside_warm_ones() -> None:
     files = ["--model", PYCODE.target, "--draft", PYCODE.drafter, "--threads", "1"]
     _header, *rows, last = printed(
@@ -139,6 +143,7 @@ def test_cold_texts_beside_warm_ones() -> None:
     assert last[:4] == ["cold", "/", "warm:", "median"]
 
 
+@pytest.mark.slow
 def test_the_first_text_beside_later_ones() -> None:
     few = ["--tokens", "24", "--texts", "2", "--costs", "F16 A"]
     _header, *rows = printed("first_text", *few)
@@ -158,6 +163,7 @@ def test_the_next_run_knows_what_a_wrong_profile_hides() -> None:
     assert found.cold > 0.95 * found.warm
 
 
+@pytest.mark.slow
 def test_nobody_is_faster_than_the_clairvoyant() -> None:
     files = ["--model", PYCODE.target, "--draft", PYCODE.drafter, "--threads", "1"]
     lines = printed("left_to_gain", *files, "--tokens", "24", "--sets", "code", "--costs", "F16 A")
@@ -187,6 +193,7 @@ def two_versions(folder: Path) -> tuple[Path, Path]:
     return before, after
 
 
+@pytest.mark.slow
 def test_copies_behind_differences_gain_in_edits(tmp_path: Path) -> None:
     before, after = two_versions(tmp_path)
     prompts = tmp_path / "prompts.txt"
@@ -205,6 +212,7 @@ def test_copies_behind_differences_gain_in_edits(tmp_path: Path) -> None:
     assert all(float(cell) > 0 for row in rows for cell in row[-5:-3])
 
 
+@pytest.mark.slow
 def test_a_file_to_copy_from_gains_where_it_was_edited_and_costs_nothing_elsewhere(
     tmp_path: Path,
 ) -> None:

@@ -32,6 +32,7 @@ def test_two_tables_are_printed(
     assert printed.rstrip().endswith("x a pass of one row")
 
 
+@pytest.mark.slow
 def test_texts_that_a_warm_cache_changes_are_counted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_context_beyond_the_model_is_its_own_and_said(bench: Any, prompts: Pat
     assert done.err.count("context 2048: 1000000 is more than") == 1
 
 
+@pytest.mark.slow
 def test_json_is_one_object(bench: Any, prompts: Path) -> None:
     options = ("--set", "json", "--drafts", "suffix,auto", "--depth", "2,auto", "--json")
     record = bench(*QUICK, "--prompts", str(prompts), *options).record
@@ -116,6 +117,7 @@ def test_caches_and_samplers_are_said_and_recorded(bench: Any, prompts: Path) ->
     assert "top_k 5" in table.out and "KV cache q8_0/f16" in table.out and "ubatch 64" in table.out
 
 
+@pytest.mark.slow
 def test_verify_says_that_texts_are_equal(bench: Any, prompts: Path) -> None:
     options = ("--drafts", "lookup,model,auto", "--depth", "3", "--verify", "--json")
     done = bench(*QUICK, "--prompts", str(prompts), *options)
@@ -180,6 +182,7 @@ def test_a_prompt_file_that_is_not_utf8(bench: Any, tmp_path: Path) -> None:
     assert f"--prompts {file}: it is not UTF-8, byte 3 is 0xe9; save it" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
 def test_an_interrupt_keeps_what_was_measured() -> None:
     command = [sys.executable, "-m", "localspec", "bench", "--set", "code", "--json"]
@@ -211,6 +214,7 @@ def test_without_a_model_the_bundled_pair_and_how_to_get_a_larger_one(
     assert "no model named" not in named.err
 
 
+@pytest.mark.slow
 def test_without_a_model_the_pair_that_the_demo_wrote(
     bench: Any, prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "log").read_text("utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_both_servers_are_asked_for_the_same(
     bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +98,7 @@ def test_both_servers_are_asked_for_the_same(
 TYPES = ["", " draft-simple", " ngram-simple"]
 
 
+@pytest.mark.slow
 def test_a_draft_type_that_the_peer_does_not_know(bench: Any, tmp_path: Path) -> None:
     peer = write_llama_server(tmp_path, fails="ngram-simple")
     done = bench("--users", "1", "--peer", peer, "--drafts", "none")

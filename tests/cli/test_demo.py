@@ -73,6 +73,7 @@ def shown_texts(out: str) -> list[str]:
 # What it writes, and when.
 
 
+@pytest.mark.slow
 def test_into_a_pipe(demo: Run, folder: Path) -> None:
     done = demo(*SMALL)
     assert done.code == 0, done.err
@@ -100,6 +101,7 @@ def test_a_large_pair_is_not_written_unasked(demo: Run, folder: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_its_own_tasks_and_the_table(demo: Run, folder: Path) -> None:
     done = demo(*TINY)
     assert done.code == 0, done.err
@@ -200,6 +202,7 @@ def test_the_prediction_weighs_passes_by_what_they_give() -> None:
     assert demo_size.predicted_speed_up({1: 1.0, 4: 1.0}) == pytest.approx(1 + 0.8 + 0.64 + 0.512)
 
 
+@pytest.mark.slow
 def test_the_size_is_found_once(demo: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without --size: by really writing and timing pairs, here of sizes that are quick."""
     monkeypatch.setattr(demo_size, "SIZES", ("60M", "80M"))
@@ -211,6 +214,7 @@ def test_the_size_is_found_once(demo: Run, folder: Path, monkeypatch: pytest.Mon
     assert len(list(folder.glob("*.gguf"))) == 1
 
 
+@pytest.mark.slow
 def test_the_next_size_replaces_one_that_is_too_small(
     demo: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,6 +432,7 @@ def test_a_busy_machine_is_said() -> None:
     assert "55 % of the processor" in (demo_output.busy_warning(55.2) or "")
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_running_claims_nothing(demo: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     show = Lines.show
     seen = []
@@ -454,6 +459,7 @@ def demo_on_terminal(*args: str, columns: int = COLUMNS, **typed: bytes) -> tupl
     return code, CODES.sub("", shown).replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="POSIX terminals")
 def test_on_a_terminal_it_draws_and_offers_the_chat(folder: Path) -> None:
     code, shown = demo_on_terminal(*SMALL, answer=b"q\n", after=b"or Ctrl-C to end")
@@ -477,6 +483,7 @@ def test_on_a_terminal_a_large_pair_is_asked_for(folder: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_the_chat_opens_on_the_pair(
     demo: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

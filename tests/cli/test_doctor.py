@@ -42,6 +42,7 @@ def package(folder: Path, name: str, code: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_sound_installation(tmp_path: Path) -> None:
     done = run(tmp_path, "--json")
     assert done.returncode == 0
@@ -59,6 +60,7 @@ def test_a_sound_installation(tmp_path: Path) -> None:
     assert of("llama.cpp", told["findings"])["severity"] == "note"  # built without RPC
 
 
+@pytest.mark.slow
 def test_lines_for_people(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 0
@@ -116,6 +118,7 @@ sys.addaudithook(watch)
 """
 
 
+@pytest.mark.slow
 def test_no_socket_is_opened_and_no_token_shown(tmp_path: Path) -> None:
     watching, log = tmp_path / "watching", tmp_path / "log"
     watching.mkdir()

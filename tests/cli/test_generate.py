@@ -79,6 +79,7 @@ def test_what_stands_before_the_prompt_is_said(generate: Run) -> None:
         assert "standard input" not in generate(*argument, "-n", "2", stdin=stdin).err
 
 
+@pytest.mark.slow
 @posix
 def test_a_pipe_that_stays_open_is_said() -> None:
     for argument, way_out in (([], ""), (["def f("], "; `< /dev/null` if nothing comes")):
@@ -199,6 +200,7 @@ def test_stats_say_why_nothing_was_drawn_ahead(
                 assert ("used ·" in line) == (has_own_device and rule == "coupled")
 
 
+@pytest.mark.slow
 def test_short_waits_change_no_text_and_are_said(
     generate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

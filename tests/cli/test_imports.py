@@ -48,6 +48,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
+@pytest.mark.slow
 def test_what_others_have_is_listed_imported_and_used(machine: Machine) -> None:
     machine.ollama.add("owl:9m", {"model": TARGET, "projector": b"p"}, quant="Q8_0")
     listed = machine("ls", "--others")
@@ -80,6 +81,7 @@ def test_what_others_have_is_listed_imported_and_used(machine: Machine) -> None:
     assert json.loads(pair.out)["fits"]
 
 
+@pytest.mark.slow
 def test_a_drafter_beside_a_target_comes_with_it_and_drafts(
     machine: Machine, tmp_path: Path
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_drafter_beside_a_target_comes_with_it_and_drafts(
     assert json.loads(text.out)["model"]["drafter"].endswith("eagle3-owl-Q8_0.gguf")
 
 
+@pytest.mark.slow
 def test_pull_fetches_only_what_was_not_imported(machine: Machine, tmp_path: Path) -> None:
     target, head = write_target(tmp_path / "owl.gguf"), write_head(tmp_path / "head.gguf")
     repo = Repo({"owl-Q8_0.gguf": target, "eagle3-owl-Q8_0.gguf": head})
@@ -133,6 +136,7 @@ def test_pull_fetches_only_what_was_not_imported(machine: Machine, tmp_path: Pat
         assert hub.sent == head.stat().st_size + target.stat().st_size
 
 
+@pytest.mark.slow
 def test_a_pair_of_an_imported_target_is_known(machine: Machine, tmp_path: Path) -> None:
     target, head = write_target(tmp_path / "owl.gguf"), write_head(tmp_path / "head.gguf")
     (tmp_path / "home").mkdir()
@@ -157,6 +161,7 @@ def test_a_pair_of_an_imported_target_is_known(machine: Machine, tmp_path: Path)
     assert json.loads(text.out)["model"]["drafter"].endswith("head.gguf")
 
 
+@pytest.mark.slow
 def test_a_file_that_vanishes_is_one_line_and_ls_goes_on(machine: Machine) -> None:
     machine.ollama.add("owl:9m", {"model": TARGET})
     fill(machine.studio, {"zoo/owl-GGUF/owl-Q8_0.gguf": TARGET})

@@ -140,6 +140,7 @@ def own_pairs_only(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_pairs_only")
 def test_whether_the_hub_has_them(disk: HubDisk, tmp_path: Path) -> None:
     pairs = tmp_path / "home" / "models.toml"

@@ -228,6 +228,7 @@ def test_a_running_state_is_no_reason_against(
     assert code == 0 and record["conclusion"].startswith("n-gram only")
 
 
+@pytest.mark.slow
 def test_a_context_memory_cannot_hold(target: Path, tmp_path: Path, asked: Ask) -> None:
     drafter = write_model(tmp_path / "drafter.gguf", words(), layers=1)
     code, record = asked(target, drafter, "--ctx", "2000000000")

@@ -18,6 +18,7 @@ def run(folder: Path, *arguments: str) -> Done:
     return localspec(*arguments, LOCALSPEC_HOME=str(folder))
 
 
+@pytest.mark.slow
 def test_a_table_and_a_plan_that_generate_reads(tmp_path: Path) -> None:
     done = run(tmp_path, "plan", *FEW)
     assert done.code == 0, done.err
@@ -59,6 +60,7 @@ def test_a_busy_machine_is_told(
     assert ("other programs kept 1.3 of " in done.stderr) is said
 
 
+@pytest.mark.slow
 def test_json_has_every_line_and_the_plan(tmp_path: Path) -> None:
     done = run(tmp_path, "plan", *FEW, "--json", "--draft", "none", "--temperature", "0")
     assert done.code == 0, done.err
@@ -81,6 +83,7 @@ def test_json_has_every_line_and_the_plan(tmp_path: Path) -> None:
     assert {"1", "2", "17"} <= record["seconds"]["passes"].keys()
 
 
+@pytest.mark.slow
 def test_every_depth_on_demand(tmp_path: Path) -> None:
     arguments = ("--all", "--draft", "lookup", "--temperature", "0", "--users", "2")
     done = run(tmp_path, "plan", *FEW, *arguments)
@@ -101,6 +104,7 @@ def test_every_depth_on_demand(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_users_at_once(tmp_path: Path) -> None:
     done = run(tmp_path, "plan", *FEW, "--users", "2,1", "--temperature", "0.8")
     assert done.code == 0, done.err
@@ -116,6 +120,7 @@ def test_users_at_once(tmp_path: Path) -> None:
     assert "simulating 1 user\n" in done.err and "simulating 2 users\n" in done.err
 
 
+@pytest.mark.slow
 def test_json_of_users_who_are_more_than_the_prompts(tmp_path: Path) -> None:
     (tmp_path / "two.txt").write_text("def f(a):\n---\nclass A:\n")
     arguments = ("--prompts", str(tmp_path / "two.txt"), "--users", "3", "-n", "8", "--json")

@@ -169,6 +169,7 @@ def test_a_pair_comes_whole_and_together(shell: Shell) -> None:
     assert all(line.startswith("localspec: ") for line in lines)
 
 
+@pytest.mark.slow
 @posix
 def test_killed_at_half_it_goes_on_and_then_works_offline(shell: Shell) -> None:
     shell.hub.faults.bytes_per_second = 1e6
@@ -192,6 +193,7 @@ def test_killed_at_half_it_goes_on_and_then_works_offline(shell: Shell) -> None:
     assert [record["model"]["target"], record["model"]["drafter"]] == done.out.splitlines()
 
 
+@pytest.mark.slow
 def test_what_is_here_is_not_fetched_again(shell: Shell) -> None:
     first = shell.pull("snake")
     again = shell.pull("snake")
@@ -201,6 +203,7 @@ def test_what_is_here_is_not_fetched_again(shell: Shell) -> None:
     assert shell.hub.sent == BOTH
 
 
+@pytest.mark.slow
 def test_offline_no_socket_is_opened(shell: Shell) -> None:
     start = ("-c", NO_SOCKET)
     missing = shell("pull", "snake", start=start, HF_HUB_OFFLINE="1")
@@ -291,6 +294,7 @@ def test_a_dry_run_writes_nothing(shell: Shell) -> None:
     assert not shell.cache.exists()
 
 
+@pytest.mark.slow
 def test_json_says_what_there_is(shell: Shell) -> None:
     record = json.loads(shell.pull("snake", "--json").out)
     target, drafter = record["models"]
@@ -311,6 +315,7 @@ def names(done: Done) -> list[str]:
     return [Path(line).name for line in done.out.splitlines()]
 
 
+@pytest.mark.slow
 def test_which_drafter_comes_with_a_target(shell: Shell) -> None:
     done = shell.pull("zoo/snake-7m-GGUF")
     assert names(done) == ["snake-7m-Q8_0.gguf", "snake-4m-Q4_0.gguf"]
@@ -340,6 +345,7 @@ def test_a_split_model_is_one(shell: Shell) -> None:
     assert again.out == done.out
 
 
+@pytest.mark.slow
 def test_files_of_this_disk_need_no_hub(shell: Shell) -> None:
     done = shell.pull("terminal")
     assert done.out.split() == [*map(str, bundled())]
@@ -350,6 +356,7 @@ def test_files_of_this_disk_need_no_hub(shell: Shell) -> None:
     assert names(done) == [DRAFTER.name, "snake-4m-Q4_0.gguf"]
 
 
+@pytest.mark.slow
 @posix
 def test_ctrl_c_keeps_what_was_fetched(shell: Shell) -> None:
     shell.hub.faults.bytes_per_second = 1e6
@@ -409,6 +416,7 @@ def test_a_disk_that_takes_no_more(shell: Shell) -> None:
     shell.pull("zoo/snake-4m-GGUF")
 
 
+@pytest.mark.slow
 def test_lines_where_there_is_no_terminal(shell: Shell) -> None:
     shell.hub.faults.bytes_per_second = 2e6
     done = shell.pull("zoo/snake-7m-GGUF", "--draft", "none", FORCE_COLOR="1")
@@ -458,6 +466,7 @@ def pulled_on_terminal(shell: Shell, *arguments: str, **environment: str) -> str
     return shown
 
 
+@pytest.mark.slow
 @posix
 def test_bars_on_a_terminal(shell: Shell) -> None:
     shell.hub.faults.bytes_per_second = 4e6

@@ -108,6 +108,7 @@ def test_a_repository_renamed_twice_is_not_fetched_again(shell: Shell, hub: Hub)
     assert Path(pull_as(shell, third).out.strip()) == path and hub.sent == SIZE
 
 
+@pytest.mark.slow
 def test_a_former_name_that_another_repository_got_is_the_other_one(
     shell: Shell, hub: Hub, mended: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_former_name_that_another_repository_got_is_the_other_one(
     assert shell("rm", "--yes", new).code == 0 and first.exists() and other.exists()
 
 
+@pytest.mark.slow
 def test_another_repository_does_not_come_into_the_folder_of_the_renamed_one(
     shell: Shell, hub: Hub, mended: Path
 ) -> None:
@@ -142,6 +144,7 @@ def test_another_repository_does_not_come_into_the_folder_of_the_renamed_one(
     assert loaded(shell) == str(path) and pull(shell)[0] == path
 
 
+@pytest.mark.slow
 def test_a_name_in_between_that_another_repository_got_is_no_name_of_the_renamed_one(
     shell: Shell, hub: Hub, mended: Path
 ) -> None:
@@ -163,6 +166,7 @@ def test_a_name_in_between_that_another_repository_got_is_no_name_of_the_renamed
     assert "is another repository" not in pull_as(shell, between).err
 
 
+@pytest.mark.slow
 def test_what_another_repository_lacks_is_still_here_under_the_name_it_was_pulled_as(
     shell: Shell, hub: Hub
 ) -> None:
@@ -200,6 +204,7 @@ def test_why_the_hub_is_asked_again_is_said(shell: Shell, hub: Hub) -> None:
     assert said.count(f"localspec: {FILE}: {storage} has an error (503); asked again in 0.5 s") == 1
 
 
+@pytest.mark.slow
 def test_new_files_come_and_it_is_said(shell: Shell, hub: Hub, mended: Path) -> None:
     old, said = pull(shell)
     assert "has changed" not in said
@@ -223,6 +228,7 @@ def test_what_has_not_changed_is_not_fetched_and_nothing_is_said(shell: Shell, h
     assert new.samefile(old) and hub.sent == SIZE and "changed" not in said
 
 
+@pytest.mark.slow
 @posix
 def test_interrupted_in_between_nothing_is_lost(shell: Shell, hub: Hub, mended: Path) -> None:
     old, _ = pull(shell)
@@ -240,6 +246,7 @@ def test_interrupted_in_between_nothing_is_lost(shell: Shell, hub: Hub, mended: 
     assert sent == SIZE + 32 - kept and "has changed on the Hub" in done.err
 
 
+@pytest.mark.slow
 def test_another_model_of_a_newer_commit_changes_no_name(
     shell: Shell, hub: Hub, mended: Path
 ) -> None:
@@ -287,6 +294,7 @@ def test_a_drafter_that_is_gone_is_not_its_target(shell: Shell, hub: Hub) -> Non
     assert after.err.endswith(f"{SNAKE}:Q8_0 is here already\n")
 
 
+@pytest.mark.slow
 def test_without_the_hub_several_models_that_begin_so_are_named(shell: Shell, hub: Hub) -> None:
     hub.repos["zoo/two-GGUF"] = Repo({"small-Q4_0.gguf": TARGET, "large-Q4_0.gguf": DRAFTER})
     for name in ("small", "large"):
@@ -296,6 +304,7 @@ def test_without_the_hub_several_models_that_begin_so_are_named(shell: Shell, hu
         assert done.code == 3 and "(large-Q4_0.gguf, small-Q4_0.gguf)" in done.err
 
 
+@pytest.mark.slow
 def test_the_bare_name_loads_what_was_pulled_under_it(shell: Shell, hub: Hub) -> None:
     def bare_pull() -> str:
         return shell.pull(SNAKE, "--drafter", "none").out.strip()

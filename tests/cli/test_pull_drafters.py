@@ -154,6 +154,7 @@ def test_the_drafter_beside_a_target_comes_with_it_and_drafts(
     assert names(shell.pull(name, HF_HUB_OFFLINE="1")) == fetched
 
 
+@pytest.mark.slow
 def test_a_drafter_that_was_named_drafts_until_it_is_deleted(shell: Shell) -> None:
     done = shell.pull("zoo/plain-GGUF", "--drafter", "zoo/heads-GGUF:dflash-owl.gguf")
     said = "zoo/heads-GGUF:dflash-owl.gguf drafts for zoo/plain-GGUF from now on (--draft auto)"
@@ -171,6 +172,7 @@ def test_a_drafter_that_was_named_drafts_until_it_is_deleted(shell: Shell) -> No
     assert drafter_of(shell, "zoo/plain-GGUF")[0] is None, "a deleted target's pair is forgotten"
 
 
+@pytest.mark.slow
 def test_what_would_be_fetched_is_not_remembered(shell: Shell) -> None:
     shell.pull("zoo/plain-GGUF")
     shell.pull("zoo/heads-GGUF:dflash-owl.gguf")
@@ -196,6 +198,7 @@ def test_a_drafter_comes_alone(shell: Shell, name: str, file: str) -> None:
     assert names(shell.pull(name, HF_HUB_OFFLINE="1")) == [file]
 
 
+@pytest.mark.slow
 def test_a_file_of_a_fork_is_fetched_and_refused_by_name(shell: Shell) -> None:
     shell.pull("zoo/fork-GGUF")
     pair = shell("pair", "zoo/fork-GGUF", "zoo/fork-GGUF:dflash-owl-Q8_0.gguf", "--json")
@@ -206,6 +209,7 @@ def test_a_file_of_a_fork_is_fetched_and_refused_by_name(shell: Shell) -> None:
     assert drafter is None and "only a fork of llama.cpp loads" in said
 
 
+@pytest.mark.slow
 def test_a_twin_without_heads_is_told_where_they_are(shell: Shell) -> None:
     done = shell.pull("zoo/plain-GGUF")
     assert names(done) == ["owl-Q8_0.gguf"]
@@ -224,6 +228,7 @@ def test_a_sidecar_of_no_bytes_is_left_out(shell: Shell) -> None:
     assert named.code == 4 and "does not say the size and the hash of dflash-owl" in named.err
 
 
+@pytest.mark.slow
 def test_which_drafter_is_fetched_can_be_said(shell: Shell) -> None:
     name = "zoo/both-GGUF"
     assert names(shell.pull(name, "--drafter", "none")) == ["owl-Q8_0.gguf"]
@@ -243,6 +248,7 @@ def test_which_drafter_is_fetched_can_be_said(shell: Shell) -> None:
     assert "no mtp drafter is known for zoo/both-GGUF; it has dflash, eagle3" in missing.err
 
 
+@pytest.mark.slow
 def test_of_listed_drafters_the_first_that_is_there_and_pays(shell: Shell) -> None:
     done = shell.pull("listed")
     assert names(done) == ["owl-Q8_0.gguf", "eagle3-owl.gguf"]

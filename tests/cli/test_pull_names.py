@@ -40,6 +40,7 @@ def shell(tmp_path: Path, hub: Hub) -> Shell:
     return shell
 
 
+@pytest.mark.slow
 def test_a_pasted_address_is_fetched_and_found_again(shell: Shell) -> None:
     address = f"{shell.hub.endpoint}/{SNAKE}/resolve/main/snake-7m-Q8_0.gguf?download=true"
     done = shell.pull(address)
@@ -54,6 +55,7 @@ def test_a_pasted_address_is_fetched_and_found_again(shell: Shell) -> None:
     assert shell.hub.sent == TARGET.stat().st_size + DRAFTER.stat().st_size
 
 
+@pytest.mark.slow
 def test_what_a_beginning_has_loaded_is_told(shell: Shell) -> None:
     shell.pull(f"{SNAKE}:Q8")
     for asked, told in ((f"{SNAKE}:q8", 1), (f"{SNAKE}:Q8_0", 0), ("snake:Q8", 1), ("snake", 0)):
@@ -62,6 +64,7 @@ def test_what_a_beginning_has_loaded_is_told(shell: Shell) -> None:
         assert done.code == 0 and done.err.count(line) == told, done.err
 
 
+@pytest.mark.slow
 def test_other_capitals_are_the_same_repository(shell: Shell) -> None:
     done = shell.pull(f"{SNAKE.lower()}:q8_0")
     target, drafter = done.out.splitlines()
@@ -85,6 +88,7 @@ def test_what_an_older_version_fetched_in_other_capitals_is_taken(shell: Shell) 
     assert "models--zoo--snake-7m-gguf" in done.out and shell.hub.sent == sent
 
 
+@pytest.mark.slow
 def test_a_drafter_of_another_pair_says_whose_it_is(shell: Shell, tmp_path: Path) -> None:
     shell.pull("snake")
     mine = tmp_path / "Snake-7m-mine.gguf"
@@ -97,6 +101,7 @@ def test_a_drafter_of_another_pair_says_whose_it_is(shell: Shell, tmp_path: Path
     assert own.code == 0 and "of the pair" not in own.err
 
 
+@pytest.mark.slow
 def test_a_fine_tune_comes_with_the_draft_model_of_its_namesake(shell: Shell) -> None:
     """As loading takes it."""
     shell.hub.repos["ann/night-GGUF"] = Repo({"snake-7m-night-Q8_0.gguf": TARGET})
@@ -107,6 +112,7 @@ def test_a_fine_tune_comes_with_the_draft_model_of_its_namesake(shell: Shell) ->
     assert text.code == 0 and "is of the pair snake" in text.err
 
 
+@pytest.mark.slow
 def test_a_label_may_be_named_by_how_it_begins(shell: Shell) -> None:
     done = shell.pull(f"{SNAKE}:q8", "--drafter", "none")
     assert done.out.endswith("snake-7m-Q8_0.gguf\n")

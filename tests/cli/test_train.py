@@ -62,6 +62,7 @@ def test_without_torch_the_way_to_it(
     ]
 
 
+@pytest.mark.slow
 def test_prompts_that_come_along_suit_the_target(target: Path) -> None:
     general = asked(target)
     assert len(general) > 1500 and len({str(each) for each in general}) == len(general)

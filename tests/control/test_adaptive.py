@@ -118,6 +118,7 @@ def test_fewer_are_verified_than_drafted_where_that_is_cheaper(clock: FakeClock)
 # Bound on the loss.
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     curve=st.sampled_from(sorted(CURVES)),

@@ -693,6 +693,7 @@ def users_of_an_adversary(
     return users
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @example("F16 A", [[False, True, True, True], [True], [True]], False, False, True)
 @example("Q4_0 A", [[False] * 2 + [True] * 14, [True], [True]], True, False, True)
@@ -706,6 +707,7 @@ def test_no_text_is_ever_delayed_for_long(
     assert worst_delay(users, 300) <= 10
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @example("F16 A", [[False, True, True, True], [True], [True]], False, False)
 @against_an_adversary
@@ -724,6 +726,7 @@ def test_each_text_knows_how_far_it_is_behind(
             assert behind <= DELAY * plain_round - share.offer.slack + 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @against_an_adversary
 def test_no_stretch_of_all_texts_takes_much_longer_than_plain_decoding(

@@ -159,6 +159,7 @@ def test_held_out_prompts_are_never_trained_on(material: Material) -> None:
     assert {each.tokens[: each.prompt] for each in material.held_out_texts()} == held
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_texts(tmp_path: Path) -> None:
     target = write_cut_target(tmp_path / "target.gguf", quantised=True)
     found = []

@@ -234,6 +234,7 @@ ACTIONS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(actions=ACTIONS)
 def test_drafts_stay_right_whatever_happens(

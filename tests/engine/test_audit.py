@@ -388,6 +388,7 @@ def test_a_reproducible_text_that_fills_its_context() -> None:
     assert (report.tokens, report.divergences) == (len(result.token_ids), [])
 
 
+@pytest.mark.slow
 def test_a_text_written_beside_others_is_certified() -> None:
     """Its cells lie in another order, so its last digits are others: that is no mistake."""
     options: dict[str, Any] = {"max_tokens": 60, "ignore_eos": True, "top_k": 0, "min_p": 0}

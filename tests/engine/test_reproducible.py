@@ -26,6 +26,7 @@ def engines():  # type: ignore[no-untyped-def]
         engine.close()
 
 
+@pytest.mark.slow
 def test_threads_do_not_matter(engines: dict[str, Engine]) -> None:
     options = {"max_tokens": 24, "temperature": 0.8, "seed": 1}
     with load(threads=2, context=256, reproducible=True) as two:
@@ -60,6 +61,7 @@ def test_a_cache_that_grew_in_pieces_gives_the_same_text(engines: dict[str, Engi
         assert again.token_ids == whole.token_ids
 
 
+@pytest.mark.slow
 def test_the_whole_context_can_be_used(engines: dict[str, Engine]) -> None:
     options = {"max_tokens": 5000, "seed": 1, "ignore_eos": True}
     plain = engines["none"].generate(PROMPTS[1], **options).token_ids

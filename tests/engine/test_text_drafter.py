@@ -85,6 +85,7 @@ def test_rules_that_keep_the_distribution_run(engine: Engine, rule: str) -> None
     assert engine.generate(CODE, depth=4, rule=rule, **greedy).token_ids == expected
 
 
+@pytest.mark.slow
 def test_the_bundled_target_with_another_vocabulary(tmp_path: Path) -> None:
     target, small = bundled()
     drafter = write_respelled(tmp_path / "respelled.gguf", small, kind="llama")

@@ -270,6 +270,7 @@ def test_the_whole_measures_and_ranks(engine: Engine) -> None:
     assert len(said) == 4
 
 
+@pytest.mark.slow
 def test_of_two_draft_models_the_first_is_planned_and_a_note_names_the_other() -> None:
     said: list[str] = []
     draft = [str(PYCODE.drafter), str(PYCODE.target)]

@@ -262,6 +262,7 @@ def test_huggingface_hub_waits_for_us(hub: Hub, child: Child) -> None:
     assert hub.sent == SIZE
 
 
+@pytest.mark.slow
 def test_we_wait_for_huggingface_hub(hub: Hub, child: Child) -> None:
     states, model = set(), look_up(SNAKE)
     hub.faults.bytes_per_second = 2e6

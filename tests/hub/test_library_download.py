@@ -42,6 +42,7 @@ def parts() -> list[Path]:
     return [*Path(constants.HF_HUB_CACHE).glob("models--*/blobs/*.incomplete")]
 
 
+@pytest.mark.slow
 def test_killed_at_half_it_begins_anew(hub: Hub, tmp_path: Path) -> None:
     child = Child(hub, tmp_path)
     hub.faults.bytes_per_second = SIZE / 2

@@ -179,6 +179,7 @@ def test_a_proxy_is_asked_instead(client: pytest.MonkeyPatch, hub: Hub) -> None:
         require_answer()
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.usefixtures("silent")
 def test_a_storage_that_drops_packets_is_told_as_soon(client: pytest.MonkeyPatch, hub: Hub) -> None:

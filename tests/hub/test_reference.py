@@ -16,6 +16,7 @@ _NAMES = st.from_regex(r"[A-Za-z0-9_]+(?:[.-][A-Za-z0-9_]+)*", fullmatch=True).f
 _QUANTS = st.from_regex(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)?", fullmatch=True)
 
 
+@pytest.mark.slow
 @given(_NAMES, _NAMES, st.none() | _QUANTS)
 def test_a_reference_is_read_as_it_is_written(user: str, name: str, quant: str | None) -> None:
     assume(not name.lower().endswith((".gguf", ".git")) and user not in ("hf.co", "huggingface.co"))

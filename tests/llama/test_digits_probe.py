@@ -84,6 +84,7 @@ def altered(monkeypatch: pytest.MonkeyPatch) -> Any:
     return alter
 
 
+@pytest.mark.slow
 def test_a_single_bit_separates_widths(altered: Any, target_model: Model) -> None:
     altered(lambda _cache, *parts: sum(len(tokens) for _, tokens in parts) in (3, 8))
     assert find(target_model, flash=True).groups == ((1, 2, 4, 5, 6, 7, 12, 16), (3, 8))
@@ -102,6 +103,7 @@ def test_a_single_bit_shows_that_shared_passes_matter(
     assert find(models["mamba"], flash=True).company is False
 
 
+@pytest.mark.slow
 def test_cells_that_another_text_has_left_change_digits(
     monkeypatch: pytest.MonkeyPatch, target_model: Model
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_slow_model_is_tried_with_the_needed_widths_only(target_model: Model) 
     assert found and found.groups == ((1, 2, 4),)
 
 
+@pytest.mark.slow
 def test_without_room_for_other_texts_company_is_not_tried(
     monkeypatch: pytest.MonkeyPatch, target_model: Model
 ) -> None:

@@ -348,6 +348,7 @@ def test_a_finite_grammar_always_ends(rule: str, decode: Decode, target_model: M
         assert text_of(tokens, target_model).endswith(".")
 
 
+@pytest.mark.slow
 def test_the_drafter_keeps_to_the_grammar_as_well(decode: Decode, target_model: Model) -> None:
     lines = ["acceptance of the draft model, depth 4, drafter constrained / not:"]
     for name in ("sums", "schema person", "schema list"):

@@ -53,6 +53,7 @@ def made_for(context: int, model: Path, folder: Path) -> Path:
     return copy
 
 
+@pytest.mark.slow
 def test_a_longer_context_costs_its_keys_and_values_and_no_more(tmp_path: Path) -> None:
     small, large = 1024, 65536
     pair = registry.bundled()
@@ -67,6 +68,7 @@ def test_a_longer_context_costs_its_keys_and_values_and_no_more(tmp_path: Path) 
     assert resident(large, *models) - resident(small, *models) < caches + 64 * 2**20
 
 
+@pytest.mark.slow
 def test_nothing_grows_with_context_times_vocabulary() -> None:
     found = measure(n_ctx=32_768, vocabulary=131_072, tokens=2048)
     assert found.tokens == 2048

@@ -247,6 +247,7 @@ def switch() -> Iterator[WaitSwitch]:
     found.make(short=False, threads=2)
 
 
+@pytest.mark.slow
 def test_the_real_switch(switch: WaitSwitch, target_model: Model) -> None:
     cores, found = BusyCores(), list[int]()
     with single_sequence(target_model, n_ctx=256, threads=2) as text:

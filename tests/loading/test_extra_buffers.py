@@ -209,6 +209,7 @@ def run(home: Path, folder: str, *arguments: str, text: str = "") -> Any:
     )
 
 
+@pytest.mark.slow
 def test_every_command_works_with_a_faulty_library(tmp_path: Path) -> None:
     folder, home = faulty_library(tmp_path / "faulty"), tmp_path / "home"
     generated = run(home, folder, "generate", PROMPT, "--seed", "6", "-n", "12", "--json")

@@ -39,6 +39,7 @@ def python(text: str) -> str:
     return shell(f"{exports}\n{sys.executable} - <<'END'\n{code}\nEND\n")
 
 
+@pytest.mark.slow
 def test_what_is_printed_works(printed: dict[str, str], served: Served) -> None:
     answer = json.loads(shell(printed["curl"]))
     assert answer["choices"][0]["message"]["content"]

@@ -23,6 +23,7 @@ def reproducible(own_cache: None) -> Iterator[Served]:
         yield running
 
 
+@pytest.mark.slow
 def test_log_probabilities_of_a_stream_are_those_of_the_whole(
     reproducible: Served,
 ) -> None:

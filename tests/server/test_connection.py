@@ -102,6 +102,7 @@ def test_who_takes_nothing_of_an_answer_is_hung_up_on(
         assert GONE.wait(20)
 
 
+@pytest.mark.slow
 def test_who_is_slow_gets_it_all(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes something within each limit, and longer than a limit for all."""
     monkeypatch.setattr(connection, "_UNREAD_SECONDS", 3)

@@ -5,6 +5,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from fakes.served import PATIENCE, Served, free_port, serving
 
 ARGUMENTS = ("--threads", "1", "--ctx", "512", "--parallel", "2", "--draft", "suffix")
@@ -23,6 +24,7 @@ def answer(served: Served) -> tuple[str, int]:
     return reply["choices"][0]["message"]["content"], reply["timings"].get("draft_n_accepted", 0)
 
 
+@pytest.mark.slow
 def test_every_text_copies_from_the_file_and_stays_what_it_is(tmp_path: Path) -> None:
     with serving(*ARGUMENTS, *DEPTH) as served:
         text, copied = answer(served)

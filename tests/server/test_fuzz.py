@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import httpx
+import pytest
 from fakes.served import Served
 from fakes.stateful import examples
 
@@ -93,6 +94,7 @@ def raw(content: bytes, random: Random) -> bytes:
     return bytes(damaged[: random.choice([len(damaged), random.randrange(len(damaged) + 1)])])
 
 
+@pytest.mark.slow
 def test_no_request_is_answered_with_a_failure(served: Served) -> None:
     count, random = examples(150), Random(23)
     steady = {"prompt": "ls", "max_tokens": 30, "ignore_eos": True, "temperature": 0}

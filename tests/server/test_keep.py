@@ -70,6 +70,7 @@ def _begun(text: str) -> list[dict[str, str]]:
     return [SYSTEM, {"role": "user", "content": text}]
 
 
+@pytest.mark.slow
 def test_conversations_go_on_after_a_restart(tmp_path: Path) -> None:
     """With the texts and the cached tokens that they have without one."""
     with server(tmp_path) as served:

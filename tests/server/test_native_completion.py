@@ -129,12 +129,14 @@ def test_a_stop_string_is_named(strict: Served) -> None:
     assert found["content"] == text[: text.index(word)]
 
 
+@pytest.mark.slow
 def test_without_a_limit_it_fills_the_context(strict: Served, alone: Engine) -> None:
     found = completed(strict, n_predict=-1)
     assert found["tokens_evaluated"] + found["tokens_predicted"] == alone.context
     assert found["stop_type"] == "limit"
 
 
+@pytest.mark.slow
 def test_a_full_context_is_told_from_a_limit(strict: Served) -> None:
     assert completed(strict, n_predict=-1)["truncated"] is True
     assert completed(strict)["truncated"] is False

@@ -62,6 +62,7 @@ def test_an_answer_says_how_it_was_drafted(client: OpenAI) -> None:
     assert plain["localspec"]["steps"] == plain["usage"]["completion_tokens"]
 
 
+@pytest.mark.slow
 def test_several_answers_have_seeds_of_their_own(own_cache: None) -> None:
     """At a high temperature near ties are frequent: all digits must be those of a text alone."""
     free = {"temperature": 3, "top_p": 1, "top_k": 0, "min_p": 0}

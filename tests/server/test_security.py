@@ -216,6 +216,7 @@ SCHEMAS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_schemas_that_are_hard_to_follow_hold_nobody_up(served: Served) -> None:
     gaps, ended = [0.0], threading.Event()
 

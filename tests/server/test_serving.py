@@ -42,6 +42,7 @@ def talking(wordy: tuple[str, ...]) -> Iterator[Served]:
         yield served
 
 
+@pytest.mark.slow
 def test_a_reader_who_goes_away_frees_its_slot(talking: Served) -> None:
     for _ in range(4):
         with httpx.stream("POST", f"{talking.url}/v1/completions", json=LONG, timeout=60) as answer:
@@ -64,6 +65,7 @@ def test_a_reader_who_goes_away_frees_its_slot(talking: Served) -> None:
     assert talking.post("/v1/completions", {"prompt": "x", "max_tokens": 2}).status_code == 200
 
 
+@pytest.mark.slow
 def test_idle_connections_stay_open(served: Served) -> None:
     """Clients reuse one after a tool has run, and a request on one that was closed is lost."""
     with closing(HTTPConnection(*_address(served), timeout=PATIENCE)) as connection:
@@ -178,6 +180,7 @@ def test_metrics_add_up(served: Served) -> None:
     assert after["llamacpp:requests_processing"] == 0
 
 
+@pytest.mark.slow
 def test_a_queue_has_an_end_and_a_key_is_asked_for(wordy: tuple[str, ...], tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("secret\n")

@@ -264,6 +264,7 @@ def server_of(served: Served) -> psutil.Process:
     return child
 
 
+@pytest.mark.slow
 def test_a_server_comes_back_with_all_that_it_was_given(tmp_path: Path) -> None:
     """Also with what can be read only once, from pipes."""
     ends = [os.pipe() for _ in range(2)]
@@ -300,6 +301,7 @@ def test_a_server_comes_back_with_all_that_it_was_given(tmp_path: Path) -> None:
         os.close(begin)
 
 
+@pytest.mark.slow
 def test_its_log_is_json_too(tmp_path: Path) -> None:
     with serving("--json-logs", "--threads", "1", "--ctx", "256", "--parallel", "1") as served:
         server_of(served).kill()

@@ -236,6 +236,7 @@ def test_a_request_that_forbids_every_token_is_told_so(strict: Served) -> None:
     assert found.status_code == 400 and "every token is forbidden" in found.text
 
 
+@pytest.mark.slow
 def test_the_budget_of_a_server(tmp_path: Path, own_cache: None) -> None:
     """It holds where a request says nothing, and a request may have none."""
     file = tmp_path / "strict.gguf"

@@ -241,6 +241,7 @@ def test_variants_are_kept_and_can_be_chosen_again(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_an_edited_question_starts_a_branch(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(["red", "blue", "green"]), tmp_path) as chat:
@@ -459,6 +460,7 @@ def test_a_chat_says_that_another_window_goes_on_with_its_conversation(tmp_path:
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_the_end_of_a_long_answer_rings_where_nobody_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from weakref import ref
 
+import pytest
 from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import Script
 
@@ -45,6 +46,7 @@ async def first_after_scroll(chat: ChatPilot, first: int) -> int:
     return now[0]
 
 
+@pytest.mark.slow
 def test_a_long_session_opens_at_its_end_and_scrolls_back(tmp_path: Path) -> None:
     save_long_session(tmp_path)
 
@@ -108,6 +110,7 @@ def test_a_view_that_is_scrolled_up_stays_while_an_answer_grows(tmp_path: Path) 
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_a_hit_of_the_search_opens_at_its_turn(tmp_path: Path) -> None:
     save_long_session(tmp_path)
 
@@ -130,6 +133,7 @@ def test_a_hit_of_the_search_opens_at_its_turn(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_the_arrow_keys_reach_turns_that_were_not_mounted(tmp_path: Path) -> None:
     save_long_session(tmp_path, 60)
 

@@ -58,6 +58,7 @@ def test_an_answer_is_saved_once_a_second() -> None:
     assert chat.SAVE_INTERVAL == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 def test_a_killed_chat_keeps_what_was_saved(tmp_path: Path) -> None:
     with streaming(tmp_path) as child:

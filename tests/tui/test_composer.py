@@ -173,6 +173,7 @@ def test_what_is_a_command() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_commands_run(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path, size=(100, 30)) as chat:
@@ -206,6 +207,7 @@ def test_commands_run(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_commands_of_the_plain_chat_run_here_too(tmp_path: Path) -> None:
     async def body() -> None:
         script = Script(["one", "two", "three"])
@@ -287,6 +289,7 @@ def test_names_of_drafters_may_have_spaces_and_commas(
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_the_path_of_a_model_may_be_quoted_as_in_a_shell(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path, size=(120, 24)) as chat:

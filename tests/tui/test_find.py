@@ -36,6 +36,7 @@ def marked(chat: ChatPilot) -> list[str]:
     return [each.text for each in found]
 
 
+@pytest.mark.slow
 def test_places_are_shown_one_after_the_other(tmp_path: Path) -> None:
     async def body() -> None:
         script = Script([CODE, LONG, "No fruit."])
@@ -83,6 +84,7 @@ def test_the_origin_view_is_searched_and_letters_stay_in_the_bar(tmp_path: Path)
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_older_turns_are_mounted(tmp_path: Path) -> None:
     async def body() -> None:
         script = Script(["The needle.", *[LONG] * 30])
@@ -148,6 +150,7 @@ def words(text: str) -> set[str]:
     return set(text.split())
 
 
+@pytest.mark.slow
 def test_reasoning_is_searched_while_it_is_shown(tmp_path: Path) -> None:
     async def body() -> None:
         script = Script(["<think>A needle, a\nneedle.</think>The **needle**.", "No."])

@@ -100,6 +100,7 @@ def test_with_another_model_its_drafters_are_not_used(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_that_the_oldest_messages_are_dropped_is_kept(tmp_path: Path) -> None:
     """Also where that was chosen to go on with an answer, and no question followed."""
 

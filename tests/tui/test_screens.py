@@ -240,6 +240,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_old_one(tmp_path: Path) -> Non
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_without_a_model_the_settings_list_those_on_disk(tmp_path: Path) -> None:
     async def body() -> None:
         script = Script(fails={"load": ModelLoadError("no.gguf is no GGUF file")})
@@ -334,6 +335,7 @@ def test_the_question_of_a_full_context() -> None:
     assert context_full(99, 120, None).endswith("localspec chat --ctx 120")
 
 
+@pytest.mark.slow
 def test_a_full_context_asks_the_user_and_drops_turns(tmp_path: Path) -> None:
     async def body() -> None:
         long = "word " * 100

@@ -24,6 +24,7 @@ async def three_sessions(chat: ChatPilot) -> None:
         await chat.ask(text)
 
 
+@pytest.mark.slow
 def test_sessions_are_found_by_title_and_by_content(tmp_path: Path) -> None:
     async def body() -> None:
         answers = ["They sing.", "Use sort_unstable.", "Take a knife."]
@@ -48,6 +49,7 @@ def test_sessions_are_found_by_title_and_by_content(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_sessions_are_renamed_exported_and_deleted(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(["They sing.", "Sorted.", "Cut."]), tmp_path) as chat:

@@ -64,6 +64,7 @@ def test_final_blocks_never_change(lines: list[str], seed: int) -> None:
         before = [*pilot.final]
 
 
+@pytest.mark.slow
 def test_forty_streamed_documents_look_like_whole_ones() -> None:
     async def body() -> None:
         for seed in range(40):

@@ -190,6 +190,7 @@ def test_keys_typed_meanwhile_are_in_the_box_and_late_answers_are_not(
         chat.wait_for_messages(["hello all"])
 
 
+@pytest.mark.slow
 @terminal
 def test_a_theme_that_was_chosen_stays_and_nothing_is_asked(tmp_path: Path, home: Path) -> None:
     Preferences().remember(theme="textual-dark")

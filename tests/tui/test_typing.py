@@ -53,6 +53,7 @@ def test_a_paste_and_enter_in_one_write(chat: ChatTerminal) -> None:
     chat.wait_for_messages(["say: one\ntwo\nthree end"])
 
 
+@pytest.mark.slow
 def test_two_thousand_letters_and_enter_in_one_write(chat: ChatTerminal) -> None:
     text = "".join(f"{number:04} " for number in range(400)) + "end"
     chat.type(text + "\r")
@@ -76,6 +77,7 @@ def test_a_paste_that_is_gone_on_with_is_not_sent_before(chat: ChatTerminal) -> 
     chat.wait_for_messages(["\n".join(lines) + "!"])
 
 
+@pytest.mark.slow
 def test_other_keys_for_a_line_break(chat: ChatTerminal) -> None:
     for keys in ("one", "\x1b\r", "two\\", "\r", "C:\\\\", "\r"):
         chat.type(keys)

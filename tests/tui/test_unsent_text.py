@@ -53,6 +53,7 @@ def test_it_is_in_the_box_again_when_the_session_goes_on(
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_each_session_has_its_own(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:
@@ -88,6 +89,7 @@ def test_a_new_chat_takes_it_along(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_a_session_of_nothing_else_ends_with_it(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:

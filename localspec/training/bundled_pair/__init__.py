@@ -1,1 +1,1 @@
-"""How the bundled pair and its heads are made, from pages about commands."""
+"""How the bundled pair and its heads were made, from pages about commands."""
