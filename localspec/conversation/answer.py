@@ -8,7 +8,7 @@ from localspec.conversation.answer_settings import settings_behind
 from localspec.conversation.answer_writer import AnswerWriter
 from localspec.conversation.events import Dropped, Ended, Event, Gauge, Notice, Piece, Reading
 from localspec.conversation.reasoning import Split, Tags
-from localspec.conversation.turns import Conversation, Turn
+from localspec.conversation.turns import Conversation, TokenizedText, Turn
 from localspec.engine.background import Background
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, InterruptedTextError, Token
@@ -278,14 +278,18 @@ class Answer(Closing, Iterator[Event]):
     def _take_up(self, turn: Turn) -> None:
         """Let an answer grow again. Its tokens are read once more for what they leave open.
 
-        A part of a character, of a tag or of a stop string was text when it ended.
+        A part of a character, of a tag or of a stop string was text when it ended. What the user
+        has edited stays as it is, also where its tokens would spell it in another way.
         """
+        writer, tokens = self._writer, turn.written.tokens
+        given, generated = tokens[: turn.edited], tokens[turn.edited :]
         thought = said = ""
-        detokenizer = self._writer.detokenizer
-        for number, token in enumerate(turn.written.tokens):
-            push = detokenizer.push_given if number < turn.edited else detokenizer.push
-            text = push(self._model.piece(token))
-            split = self._writer.add(token, text)
+        if given:
+            size = len(writer.text_of(generated))
+            writer.give(TokenizedText(_without_end(turn.raw, size), given))
+            thought, said = turn.thought, _without_end(turn.content, size)
+        for token in generated:
+            split = writer.add(token, writer.detokenizer.push(self._model.piece(token)))
             thought, said = thought + split.thought, said + split.said
         turn.stop_reason, turn.thought, turn.content = None, thought, said
 
@@ -337,3 +341,8 @@ class Answer(Closing, Iterator[Event]):
         if self.turn:
             self.turn.stop_reason = reason
         return rest
+
+
+def _without_end(text: str, size: int) -> str:
+    """A text without so many characters at its end."""
+    return text[: max(0, len(text) - size)]

@@ -50,7 +50,7 @@ class Characters:
     def ends_generation(self, token: int) -> bool:
         return False
 
-    def tokenize_after(self, text: str) -> list[int]:
+    def spell_after(self, text: str) -> list[int]:
         return [*map(ord, text)]
 
 
