@@ -106,6 +106,7 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
     @property
     def written(self) -> TokenizedText:
         """The prompt as the model sees it: text and tokens, without dropped turns."""
+        self._slot.require_open()
         return self._prompt_from(self.turns, self._dropped)
 
     @property
@@ -245,7 +246,8 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         """End the running answer and give the KV caches back to the engine."""
         if self._closed:
             return
-        self._end_answer()
+        if self._answer:
+            self._answer.close()
         if self._give_back_slot.detach():
             self.engine.leave(self._slot)
         self._closed = True
@@ -271,6 +273,7 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
     def _end_answer(self) -> None:
         if self._closed:
             raise LocalspecError("this session was closed; open another")
+        self._slot.require_open()
         if self._answer:
             self._answer.close()
 
