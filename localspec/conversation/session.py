@@ -24,7 +24,7 @@ from localspec.conversation.window import Window, drop_oldest, last_question, to
 from localspec.drafters.spec import DraftOption
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.generation_config import GenerationConfig, GenerationOptions, concrete
+from localspec.generation_config import GenerationConfig, GenerationOptions, concrete, require
 from localspec.utils.closing import Closing
 
 # The share of the context kept free for the answer; the oldest turns are dropped for it.
@@ -74,6 +74,8 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         """
         if when_full not in ("stop", "drop"):
             raise InvalidValueError(f"when_full is {when_full!r}; it must be stop or drop")
+        if thinking_budget is not None:
+            thinking_budget = require("thinking_budget", thinking_budget, 0)
         self._options = concrete(options)
         config_of(self._options)
         super().__init__()

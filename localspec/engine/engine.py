@@ -29,6 +29,7 @@ from localspec.loading.warm_up import warm_up
 from localspec.models.pair_finder import pair_of
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.closing import Closing
+from localspec.utils.option_types import typed_options
 from localspec.utils.progress import watched
 
 
@@ -264,6 +265,7 @@ class Engine(Closing, Texts):
             slot.replace_models(self.slot.loaded.with_target(slot.target))
 
 
+@typed_options
 def load(
     model: str | Path | None = None,
     draft: DraftOption | Sequence[DraftOption] = "auto",
@@ -338,7 +340,7 @@ def load(
         draft_rope_scale=draft_rope_scale,
         load_mode=load_mode,
     )
-    require("texts", texts, 1, 1024)
+    texts = require("texts", texts, 1, 1024)
     further = (copied_texts,) if isinstance(copied_texts, str) else tuple(copied_texts)
     return load_with(
         model,
