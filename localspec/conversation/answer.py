@@ -329,6 +329,7 @@ class Answer(Closing, Iterator[Event]):
         if self.turn is None:
             self._begin_turn()
         self._add_to_turn(self._writer.close_thought())
+        self.stats.inserted_tokens = self._writer.inserted
         yield Notice(
             f"the thought was ended: its budget of {self._writer.budget.tokens} tokens is used up"
         )

@@ -36,7 +36,8 @@ class AnswerWriter:
     tokens whose text belongs to the answer.
 
     tokens: the answer's token ids, those of a closing tag included, without the token that ended
-    it. raw: the whole text, reasoning and tags included.
+    it. inserted: how many of them are of a closing tag that was written here. raw: the whole text,
+    reasoning and tags included.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class AnswerWriter:
     ) -> None:
         self.detokenizer = detokenizer
         self.tokens: list[int] = []
+        self.inserted = 0
         self.raw = ""
         # What of it was given, not generated.
         self._given = TokenizedText("", ())
@@ -110,6 +112,7 @@ class AnswerWriter:
     def close_thought(self) -> Split:
         """Write the closing tag in the model's place; returns the new text."""
         self.tokens += self.closing_tokens
+        self.inserted += len(self.closing_tokens)
         held = self._split(self.detokenizer.flush())
         closed = self._split(self._tags.ending if self._tags else "")
         return Split(held.thought + closed.thought, held.said + closed.said)
