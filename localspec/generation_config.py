@@ -4,17 +4,16 @@ import json
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from operator import index
 from typing import Any, TypedDict, cast
 
 from localspec.errors import InvalidValueError
 from localspec.sampling.params import SamplingParams
 from localspec.speculation.draft import MAX_DEPTH
 from localspec.speculation.rules import Rule, rule_named
+from localspec.utils.option_types import type_fields, typed, whole_number
 
 DEFAULT_MAX_TOKENS = 256
 
-_WHOLE = frozenset({"max_tokens", "min_tokens", "seed", "depth", "top_logprobs"})
 _SAMPLING = frozenset(f.name for f in fields(SamplingParams)) - {"dry_breaker_tokens"}
 
 
@@ -99,6 +98,7 @@ class GenerationConfig:
         None means the default.
         """
         given = {name: value for name, value in options.items() if value is not None}
+        given = typed(given, GenerationOptions)
         sampling = {name: given.pop(name) for name in _SAMPLING & given.keys()}
         if "response_format" in given:
             formatted = _as_schema(given.pop("response_format"))
@@ -112,12 +112,10 @@ class GenerationConfig:
             raise InvalidValueError(f"there is no setting {min(unknown)!r}")
         if "stop" in given:
             given["stop"] = _stop_texts(given["stop"])
-        for name in _WHOLE & given.keys():
-            if hasattr(given[name], "__index__"):  # numpy's integers
-                given[name] = index(given[name])
         return cls(**given, sampling=sampling)
 
     def __post_init__(self) -> None:
+        type_fields(self)
         require("max_tokens", self.max_tokens, 1)
         require("min_tokens", self.min_tokens, 0, self.max_tokens)
         if self.depth is not None:
@@ -214,10 +212,13 @@ def _as_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def require(name: str, value: int, least: int, most: int | None = None) -> None:
-    """Raise InvalidValueError unless value is a whole number with least <= value <= most."""
-    if not isinstance(value, int):
-        raise InvalidValueError(f"{name} is {value!r}; it must be a whole number")
+def require(name: str, value: object, least: int, most: int | None = None) -> int:
+    """The value as an int. Raises InvalidValueError unless it is a whole number from least to most.
+
+    most: None: any number from `least` on.
+    """
+    value = whole_number(name, value)
     if value < least or (most is not None and value > most):
         upper = "" if most is None else f" and at most {most}"
         raise InvalidValueError(f"{name} is {value}; it must be at least {least}{upper}")
+    return value

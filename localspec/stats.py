@@ -89,6 +89,8 @@ class Stats:
     prompt_evaluated: prompt tokens that the target evaluated; the others were in its KV cache.
     prompt_again: evaluated prompt tokens that had been in the KV cache, but had to be removed with
     later ones because the cache could not be cut there.
+    generated_tokens: those that the model wrote. inserted_tokens: those that were written in its
+    place, such as a closing tag; they count for `max_tokens`, and in no rate.
     steps: target passes. drafting_steps: those with a draft. drafted: drafted tokens.
     accepted: drafted tokens that became text.
     widths: the number of rows of each pass, padding included.
@@ -105,6 +107,7 @@ class Stats:
     prompt_evaluated: int = 0
     prompt_again: int = 0
     generated_tokens: int = 0
+    inserted_tokens: int = 0
     steps: int = 0
     drafting_steps: int = 0
     drafted: int = 0
@@ -127,6 +130,11 @@ class Stats:
     def prompt_cached(self) -> int:
         """How many prompt tokens were in the target's KV cache."""
         return self.prompt_tokens - self.prompt_evaluated
+
+    @property
+    def text_tokens(self) -> int:
+        """How many tokens the text has, as `max_tokens` counts them."""
+        return self.generated_tokens + self.inserted_tokens
 
     @property
     def line(self) -> str:
@@ -237,6 +245,7 @@ class Stats:
             "prompt_evaluated": self.prompt_evaluated,
             "prompt_again": self.prompt_again,
             "generated_tokens": self.generated_tokens,
+            "inserted_tokens": self.inserted_tokens,
             "steps": self.steps,
             "drafted": self.drafted,
             "accepted": self.accepted,

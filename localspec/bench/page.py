@@ -8,7 +8,7 @@ from localspec.bench.configurations import PLAIN
 from localspec.bench.page_parts import fact, figure, page, section, table, warning
 from localspec.bench.report import Report
 from localspec.bench.report_text import facts
-from localspec.bench.section import sections
+from localspec.bench.section import Section, sections
 from localspec.bench.summary import Summary
 from localspec.bench.svg import tag
 from localspec.bench.users_chart import users_chart
@@ -23,8 +23,10 @@ def _sections(report: Report) -> list[str]:
     by_set = [list(rows) for _, rows in groupby(report.rows, key=lambda row: row.set)]
     parts = [warning("Stopped before all was measured.")] if report.interrupted else []
     parts += [fact(each) for each in facts(report) + report.left_out]
+    # Those of each plot stand behind it.
+    figures = sections(report)
     if by_set:
-        parts += _speed(by_set)
+        parts += [*_speed(by_set), *_figures(next(figures))]
     if report.users:
         parts += [
             section(
@@ -34,6 +36,7 @@ def _sections(report: Report) -> list[str]:
                 "texts one after the other.",
             ),
             tag("figure", users_chart(report.users), class_="wide"),
+            *_figures(next(figures)),
         ]
     if report.served:
         parts += [
@@ -43,6 +46,7 @@ def _sections(report: Report) -> list[str]:
                 "prompts included. Bars: medians; thin lines: 95 % intervals over rounds.",
             ),
             tag("figure", users_chart(report.served), class_="wide"),
+            *_figures(next(figures)),
         ]
     if report.costs and report.costs.used:
         parts += [
@@ -55,10 +59,15 @@ def _sections(report: Report) -> list[str]:
         ]
     if by_set:
         parts += _accepted(by_set[-1])
-    for each in sections(report):
-        parts += [section(each.title, f"{each.legend}."), *map(fact, each.lines)]
-        parts += [table(columns, groups) for columns, groups in each.tables]
+    for each in figures:
+        parts += _figures(each)
     return parts
+
+
+def _figures(found: Section) -> list[str]:
+    """The tables of a section, and behind them what they come to."""
+    tables = [table(columns, groups) for columns, groups in found.tables]
+    return [section(found.title, f"{found.legend}."), *tables, *map(fact, found.lines)]
 
 
 def _speed(by_set: Sequence[list[Summary]]) -> list[str]:

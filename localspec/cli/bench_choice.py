@@ -6,18 +6,13 @@ from pathlib import Path
 
 from localspec.bench import Sweep, Task, default_sets, load_tasks
 from localspec.cli.options import comma_separated
+from localspec.cli.usual_pair import usual_pair
 from localspec.generation_config import require
-from localspec.models import registry
 from localspec.models.locate import locate
-from localspec.scaling.written_pair import written_pair
 
 ROUNDS = 3
 # On the pair of the demo, where a token takes as long as in a real model: a minute or two.
 _DEMO_ROUNDS, _DEMO_DRAFTS = 1, ("suffix", "model", "auto")
-_BUNDLED = (
-    "no model named, so the bundled pair, which is too quick for drafts to pay; localspec demo "
-    "writes a larger one, without a download, and then bench measures that"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +48,16 @@ def choose(
         require("rounds", rounds, 1)
     prompts = Path(file) if file else None
     chosen_sets, chosen_drafts = comma_separated(sets or ""), comma_separated(drafts or "") or None
-    demo = written_pair() if model is None else None
-    if demo:
-        sweep = Sweep(
-            demo.target,
-            locate(draft) if draft else demo.drafter,
-            chosen_drafts or (None if draft else _DEMO_DRAFTS),
-            depths,
-        )
-        tasks = load_tasks(chosen_sets or ([] if file else default_sets(demo.target)), prompts)
-        note = f"no model named, so the pair that localspec demo wrote: {demo.target.stem}"
-        return Choice(sweep, tasks, rounds or _DEMO_ROUNDS, temperature=0, note=note)
-    target = registry.bundled().target if model is None else locate(model)
-    sweep = Sweep(target, locate(draft) if draft else None, chosen_drafts, depths)
+    pair = usual_pair() if model is None else None
+    target = pair.target if pair else locate(model or "")
+    drafter, is_demo = locate(draft) if draft else None, pair is not None and bool(pair.drafter)
+    if pair and is_demo and not draft:
+        drafter, chosen_drafts = pair.drafter, chosen_drafts or list(_DEMO_DRAFTS)
     tasks = load_tasks(chosen_sets or ([] if file else default_sets(target)), prompts)
-    return Choice(sweep, tasks, rounds or ROUNDS, note=None if model else _BUNDLED)
+    return Choice(
+        Sweep(target, drafter, chosen_drafts, depths),
+        tasks,
+        rounds or (_DEMO_ROUNDS if is_demo else ROUNDS),
+        temperature=pair.temperature if pair else None,
+        note=pair.note if pair else None,
+    )

@@ -28,12 +28,12 @@ from localspec.cli.plan_users import answers_for, tasks_for
 from localspec.cli.prompt_set_options import prompt_set_options
 from localspec.cli.rope_options import rope_options
 from localspec.cli.users_option import users_option
+from localspec.cli.usual_pair import usual_pair
 from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError
 from localspec.forecast.forecast import Forecast, forecast
 from localspec.generation_config import GenerationConfig, GenerationOptions, require
 from localspec.loading import acceptance_priors, learnt_rates
-from localspec.models import registry
 from localspec.models.bundled_files import name_of
 from localspec.models.locate import locate
 from localspec.utils.busy_cores import BusyCores, busy_line
@@ -105,6 +105,9 @@ def plan(
 ) -> None:
     """Predict what drafting will gain, and store it: `auto` starts from the stored rates.
 
+    Without -m it is for the pair that `bench` measures then: the scaled one that `localspec demo`
+    wrote, at temperature 0, else the bundled one.
+
     The target writes a few texts without drafts, and localspec measures what passes and drafts
     cost. Then it counts which tokens of these texts each drafter would have guessed right: this
     tells how many passes that drafter would save. A head, and a drafter with another vocabulary or
@@ -119,13 +122,18 @@ def plan(
     require("tokens", tokens, _MIN_COUNT)
     running = pop_runtime_options(options)
     options["max_tokens"] = tokens
+    pair = usual_pair() if model is None else None
+    if pair and options["temperature"] is None:
+        options["temperature"] = pair.temperature
     GenerationConfig.of(**options)
-    tasks = tasks_for(_tasks(model, sets, file, answers), users)
+    target = pair.target if pair else locate(model or "")
+    tasks = tasks_for(_tasks(target, sets, file, answers), users)
+    if pair:
+        output.note(pair.note)
     with on_interrupt(exit_at_once):
-        engine = load(model, draft, **running)
+        drafting = pair.drafting(draft) if pair else draft
+        engine = load(target if pair else model, drafting, **running)
     with engine:
-        if model is None:
-            output.note(f"no model named, so the bundled {engine.model.path.stem}")
         if engine.drafter_set.reason:
             output.note(f"draft: {engine.drafter_set.reason}")
         for note in engine.notes:
@@ -148,11 +156,11 @@ def plan(
         output.data(forecast_text(found, everything=everything, typed=typed))
 
 
-def _tasks(model: str | None, sets: str | None, file: str | None, answers: int) -> list[Task]:
+def _tasks(target: Path, sets: str | None, file: str | None, answers: int) -> list[Task]:
     """Return the prompts: as many as answers are wanted, or all there are."""
     names = comma_separated(sets or "")
     if sets is None and not file:
-        names = default_sets(registry.bundled().target if model is None else locate(model))
+        names = default_sets(target)
     tasks = load_tasks(names, Path(file) if file else None)
     if len(tasks) < _MIN_COUNT:
         raise InvalidValueError(

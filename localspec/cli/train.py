@@ -138,7 +138,11 @@ def train_command(*, target: str, as_json: bool, report: str | None, **options: 
         raise InvalidValueError(f"--report {report}: -o names the same file; name another file")
     _require_torch()
     # Torch takes seconds to import, and only this command needs it.
-    from localspec.training.own_training import OwnTraining
+    try:
+        from localspec.training.own_training import OwnTraining
+    except KeyboardInterrupt:
+        output.note(stopped_text(0))
+        return INTERRUPTED
 
     request, cancel = _request(locate(target), **options), threading.Event()
     progress = TrainingProgress()

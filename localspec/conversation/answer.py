@@ -8,7 +8,7 @@ from localspec.conversation.answer_settings import settings_behind
 from localspec.conversation.answer_writer import AnswerWriter
 from localspec.conversation.events import Dropped, Ended, Event, Gauge, Notice, Piece, Reading
 from localspec.conversation.reasoning import Split, Tags
-from localspec.conversation.turns import Conversation, Turn
+from localspec.conversation.turns import Conversation, TokenizedText, Turn
 from localspec.engine.background import Background
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, InterruptedTextError, Token
@@ -46,6 +46,10 @@ class AnswerPrompt:
 Shorten = Callable[[], AnswerPrompt | None]
 # Ends a part of the answer, as a stop reason does, but never the answer.
 _BUDGET_SPENT = "thinking budget spent"
+_ENGINE_CLOSED = (
+    "the engine was closed before this answer had ended; load another, and begin a Session there "
+    "with this conversation: its `continue_answer` goes on"
+)
 
 
 class AsyncAnswer(Background[Event, Turn]):
@@ -74,7 +78,8 @@ class Answer(Closing, Iterator[Event]):
     """An iterator of events; the last event is `Ended`. `Session.send` returns it.
 
     You may stop iterating at any time: the text so far stays in the conversation. `stop` and
-    `close` may be called from any thread; `close` waits for the step that runs.
+    `close` may be called from any thread; `close` waits for the step that runs. Where the engine is
+    closed before the end, the iterator and `result` raise LocalspecError.
 
     turn: the answer's turn in the conversation; None before the first token, unless it continues
     one. stats: the counts and times so far. origins: the origin of each token written here so far.
@@ -118,6 +123,7 @@ class Answer(Closing, Iterator[Event]):
         )
         self._stop = StopFlag()
         self._reason: str | None = None
+        self._interrupted = False
         self._lock = threading.Lock()
         self._generation: Generation | None = None
         self._running = self._run()
@@ -142,7 +148,12 @@ class Answer(Closing, Iterator[Event]):
     def __next__(self) -> Event:
         # A step keeps the model loaded.
         with self._lock, self._slot.scheduled.step():
-            return next(self._running)
+            try:
+                return next(self._running)
+            except StopIteration:
+                if self._interrupted:
+                    raise InterruptedTextError(_ENGINE_CLOSED) from None
+                raise
 
     def stop(self) -> None:
         """Ask the answer to end within one step; the iteration still yields `Ended`."""
@@ -202,7 +213,7 @@ class Answer(Closing, Iterator[Event]):
 
     def _part(self) -> Generator[Event, None, str]:
         """Yield one part: until the text ends, the context is full or the thinking budget spent."""
-        if self._stop.is_set() or self._slot.target.model is not self._model:
+        if self._stop.is_set() or not self._has_model():
             return "cancelled"
         if self._tokens_left < 1:
             return "length"
@@ -221,7 +232,15 @@ class Answer(Closing, Iterator[Event]):
         try:
             return (yield from self._tokens_of(generation))
         except InterruptedTextError:
+            self._has_model()
             return "cancelled"
+
+    def _has_model(self) -> bool:
+        """Whether the engine still has the model of the answer; raises where it was closed."""
+        if self._slot.is_closed:
+            self._interrupted = True
+            raise InterruptedTextError(_ENGINE_CLOSED)
+        return self._slot.target.model is self._model
 
     def _tokens_of(self, generation: Generation) -> Generator[Event, None, str]:
         """Yield a part token by token; return the stop reason, or that its budget is spent."""
@@ -278,14 +297,18 @@ class Answer(Closing, Iterator[Event]):
     def _take_up(self, turn: Turn) -> None:
         """Let an answer grow again. Its tokens are read once more for what they leave open.
 
-        A part of a character, of a tag or of a stop string was text when it ended.
+        A part of a character, of a tag or of a stop string was text when it ended. What the user
+        has edited stays as it is, also where its tokens would spell it in another way.
         """
+        writer, tokens = self._writer, turn.written.tokens
+        given, generated = tokens[: turn.edited], tokens[turn.edited :]
         thought = said = ""
-        detokenizer = self._writer.detokenizer
-        for number, token in enumerate(turn.written.tokens):
-            push = detokenizer.push_given if number < turn.edited else detokenizer.push
-            text = push(self._model.piece(token))
-            split = self._writer.add(token, text)
+        if given:
+            size = len(writer.text_of(generated))
+            writer.give(TokenizedText(_without_end(turn.raw, size), given))
+            thought, said = turn.thought, _without_end(turn.content, size)
+        for token in generated:
+            split = writer.add(token, writer.detokenizer.push(self._model.piece(token)))
             thought, said = thought + split.thought, said + split.said
         turn.stop_reason, turn.thought, turn.content = None, thought, said
 
@@ -306,6 +329,7 @@ class Answer(Closing, Iterator[Event]):
         if self.turn is None:
             self._begin_turn()
         self._add_to_turn(self._writer.close_thought())
+        self.stats.inserted_tokens = self._writer.inserted
         yield Notice(
             f"the thought was ended: its budget of {self._writer.budget.tokens} tokens is used up"
         )
@@ -337,3 +361,8 @@ class Answer(Closing, Iterator[Event]):
         if self.turn:
             self.turn.stop_reason = reason
         return rest
+
+
+def _without_end(text: str, size: int) -> str:
+    """A text without so many characters at its end."""
+    return text[: max(0, len(text) - size)]

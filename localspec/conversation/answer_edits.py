@@ -43,9 +43,9 @@ class AnswerEdits(ABC):
         """Put a text beside the answer with this number in `turns`, from 0, as another variant.
 
         The variant is now the last turn: `continue_answer` goes on from the end of its text, and a
-        message may follow it as it is. The reasoning before the answer stays; one that had not
-        ended is ended. Nothing is evaluated yet. The old answer and all turns after it stay as
-        another branch.
+        message may follow it as it is. The text is kept character for character. The reasoning
+        before the answer stays; one that had not ended is ended. Nothing is evaluated yet. The old
+        answer and all turns after it stay as another branch.
 
         Raises InvalidValueError, and leaves the conversation as it was, if the text is empty, is
         not valid Unicode, would open reasoning, or the turn is no answer to anything.
@@ -75,18 +75,17 @@ class AnswerEdits(ABC):
         reasoning = _reasoning(turn, tags, thinking=thinking, is_known=fits and bool(turn.raw))
         tokens = _reasoning_tokens(reasoning, turn.written if fits else EMPTY, model, tags)
         # What the user writes is text, whatever control tokens are called.
-        tokens += text_tokens(text, lambda plain: model.tokenize_after(plain, parse_special=False))
+        tokens += text_tokens(text, lambda plain: model.spell_after(plain, parse_special=False))
         splitter = Splitter(tags, thinking=thinking)
         before_text = splitter.push(reasoning).thought
-        begun, rest = splitter.push(text), splitter.flush()
-        if begun.thought or rest.thought:
+        if splitter.push(text).thought or splitter.flush().thought:
             raise InvalidValueError(
                 f"the answer begins with {tags.opening!r}, and would be read as reasoning; "
                 "begin it with another word"
             )
         return Turn(
             "assistant",
-            begun.said + rest.said,
+            text,
             before_text,
             raw=reasoning + text,
             written=TokenizedText(reasoning + text, tuple(tokens)),
@@ -137,4 +136,4 @@ def _reasoning_tokens(
     if not reasoning.startswith(text):
         kept, text = [], ""
     rest = reasoning.removeprefix(text)
-    return [*kept, *(text_tokens(rest, model.tokenize_after) if rest else [])]
+    return [*kept, *text_tokens(rest, model.spell_after)]

@@ -1,7 +1,7 @@
 """AnswerWriter: collects an answer's tokens and splits their text into reasoning and answer."""
 
-from collections.abc import Collection
-from functools import cached_property
+from collections.abc import Collection, Sequence
+from functools import cached_property, partial
 from typing import Protocol
 
 from localspec.conversation.reasoning import Split, Splitter, Tags
@@ -20,7 +20,7 @@ class Vocabulary(Protocol):
 
     def ends_generation(self, token: int) -> bool: ...
 
-    def tokenize_after(self, text: str) -> list[int]: ...
+    def spell_after(self, text: str) -> list[int]: ...
 
 
 class AnswerWriter:
@@ -36,7 +36,8 @@ class AnswerWriter:
     tokens whose text belongs to the answer.
 
     tokens: the answer's token ids, those of a closing tag included, without the token that ended
-    it. raw: the whole text, reasoning and tags included.
+    it. inserted: how many of them are of a closing tag that was written here. raw: the whole text,
+    reasoning and tags included.
     """
 
     def __init__(
@@ -52,7 +53,10 @@ class AnswerWriter:
     ) -> None:
         self.detokenizer = detokenizer
         self.tokens: list[int] = []
+        self.inserted = 0
         self.raw = ""
+        # What of it was given, not generated.
+        self._given = TokenizedText("", ())
         self._vocabulary = vocabulary
         self._tags = tags
         self._marks = {*(tags or ()), *marks}
@@ -74,12 +78,21 @@ class AnswerWriter:
         if not self._vocabulary.ends_generation(token):
             self.tokens.append(token)
         self.budget.count()
-        # A mark may be a control token, which has no text. (Where a token has some, it may be held
-        # back, as what may begin a stop string.)
-        if self._marks and not self._vocabulary.piece(token):
-            mark = self._vocabulary.piece_text(token)
-            text += mark if mark in self._marks else ""
-        return self._split(text)
+        return self._split(text + self._mark(token))
+
+    def give(self, given: TokenizedText) -> None:
+        """Begin with the reasoning and the answer of a user, who spelled them character by
+        character; what follows is all answer.
+        """
+        self._given = given
+        self.raw, self.tokens = given.text, [*given.tokens]
+        if self._splitter:
+            self._splitter.end_reasoning()
+
+    def text_of(self, tokens: Sequence[int]) -> str:
+        """The text of tokens that stand alone, whatever a stop string would hold back of it."""
+        detokenizer = Detokenizer()
+        return "".join(map(partial(self._pushed, detokenizer), tokens)) + detokenizer.flush()
 
     def no_room(self, *, prompt: int, most: int, context: int) -> StopReason | None:
         """Return why no answer fits behind reasoning that is closed here; None if one does.
@@ -94,11 +107,12 @@ class AnswerWriter:
     @cached_property
     def closing_tokens(self) -> list[int]:
         """The tokens of the closing tag, as they are written in the model's place."""
-        return self._vocabulary.tokenize_after(self._tags.ending) if self._tags else []
+        return self._vocabulary.spell_after(self._tags.ending) if self._tags else []
 
     def close_thought(self) -> Split:
         """Write the closing tag in the model's place; returns the new text."""
         self.tokens += self.closing_tokens
+        self.inserted += len(self.closing_tokens)
         held = self._split(self.detokenizer.flush())
         closed = self._split(self._tags.ending if self._tags else "")
         return Split(held.thought + closed.thought, held.said + closed.said)
@@ -114,13 +128,24 @@ class AnswerWriter:
         """The tokens whose text is part of the answer, without those of a stop string."""
         if not self.detokenizer.stopped:
             return TokenizedText(self.raw, tuple(self.tokens))
-        detokenizer, text = Detokenizer(), ""
-        for count, token in enumerate(self.tokens):
-            more = text + detokenizer.push(self._vocabulary.piece(token))
+        detokenizer, (text, given) = Detokenizer(), self._given
+        for count, token in enumerate(self.tokens[len(given) :], len(given)):
+            more = text + self._pushed(detokenizer, token)
             if not self.raw.startswith(more):
                 return TokenizedText(text, tuple(self.tokens[:count]))
             text = more
         return TokenizedText(text, tuple(self.tokens))
+
+    def _pushed(self, detokenizer: Detokenizer, token: int) -> str:
+        return detokenizer.push(self._vocabulary.piece(token)) + self._mark(token)
+
+    def _mark(self, token: int) -> str:
+        """The text of a mark that is a control token, which has none in the answer."""
+        # Where a mark has text, that may be held back, as what may begin a stop string.
+        if not self._marks or self._vocabulary.piece(token):
+            return ""
+        mark = self._vocabulary.piece_text(token)
+        return mark if mark in self._marks else ""
 
     def _split(self, text: str) -> Split:
         self.raw += text

@@ -86,8 +86,9 @@ class ReasonedText(Iterator[Written]):
 
     @property
     def stats(self) -> Stats:
-        """The counts and times so far, without inserted tokens."""
-        return self._part.stats.with_prompt_of(self._first)
+        """The counts and times so far."""
+        stats = self._part.stats.with_prompt_of(self._first)
+        return replace(stats, inserted_tokens=self._writer.inserted)
 
     @property
     def stop_reason(self) -> StopReason | None:

@@ -85,6 +85,10 @@ class Splitter:
         begins = (text.endswith(closing[:size]) for size in range(1, len(closing)))
         return self._thinking and any(begins)
 
+    def end_reasoning(self) -> None:
+        """Take all that follows for the answer, newlines included."""
+        self.begun, self._thinking, self._after_tag, self._held = True, False, False, ""
+
     def push(self, text: str) -> Split:
         """Split another piece; text that may be part of a tag is held back."""
         return self._split(self._held + text, last=False)

@@ -24,7 +24,7 @@ from localspec.conversation.window import Window, drop_oldest, last_question, to
 from localspec.drafters.spec import DraftOption
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.generation_config import GenerationConfig, GenerationOptions, concrete
+from localspec.generation_config import GenerationConfig, GenerationOptions, concrete, require
 from localspec.utils.closing import Closing
 
 # The share of the context kept free for the answer; the oldest turns are dropped for it.
@@ -74,6 +74,8 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         """
         if when_full not in ("stop", "drop"):
             raise InvalidValueError(f"when_full is {when_full!r}; it must be stop or drop")
+        if thinking_budget is not None:
+            thinking_budget = require("thinking_budget", thinking_budget, 0)
         self._options = concrete(options)
         config_of(self._options)
         super().__init__()
@@ -106,6 +108,7 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
     @property
     def written(self) -> TokenizedText:
         """The prompt as the model sees it: text and tokens, without dropped turns."""
+        self._slot.require_open()
         return self._prompt_from(self.turns, self._dropped)
 
     @property
@@ -245,7 +248,8 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         """End the running answer and give the KV caches back to the engine."""
         if self._closed:
             return
-        self._end_answer()
+        if self._answer:
+            self._answer.close()
         if self._give_back_slot.detach():
             self.engine.leave(self._slot)
         self._closed = True
@@ -271,6 +275,7 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
     def _end_answer(self) -> None:
         if self._closed:
             raise LocalspecError("this session was closed; open another")
+        self._slot.require_open()
         if self._answer:
             self._answer.close()
 

@@ -16,7 +16,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from localspec.distillation.hashed_file import DIGEST, HashedFile, SupportsWrite, whole_content
+from localspec.distillation.hashed_file import HashedFile, SupportsWrite, whole_content
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import atomic_writer, cache_folder, make_private_folder
@@ -40,11 +40,10 @@ class WorkFolder:
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if it is missing or damaged."""
         try:
-            data = (self.path / name).read_bytes()
+            with self.open(name) as content:
+                return content.read() if content else None
         except OSError:
             return None
-        content = data[DIGEST:]
-        return content if hashlib.sha256(content).digest() == data[:DIGEST] else None
 
     def write(self, name: str, content: bytes | memoryview) -> None:
         """Replace a file. Raises LocalspecError where the disk refuses; the old file stays."""

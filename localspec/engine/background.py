@@ -18,6 +18,10 @@ _Value = TypeVar("_Value")
 _AHEAD = 16
 # How often a thread that is so far ahead looks whether its event loop still exists.
 _LOOK_EVERY = 0.1
+_OTHER_LOOP = (
+    "this text was begun in another event loop, and can be read in that one only; "
+    "read it in one asyncio.run, or begin it again here"
+)
 
 # Yields items and returns a value. It is given a function that tells whether to stop.
 Work = Callable[[Callable[[], bool]], Generator[_Item, None, _Value]]
@@ -59,6 +63,9 @@ class Background(AsyncIterator[_Item], Generic[_Item, _Value]):
             self._last = self._last or _Last()
             return
         self._channel.close()
+        if not self._channel.is_of_this_loop:
+            await asyncio.to_thread(self._channel.thread.join)
+            self._last = self._last or _Last()
         while self._last is None:
             self._take(self._channel, await self._channel.arrived.get())
 
@@ -95,6 +102,8 @@ class Background(AsyncIterator[_Item], Generic[_Item, _Value]):
             self._channel = _Channel(asyncio.get_running_loop(), self._work)
             finalize(self, self._channel.stop.set).atexit = False
             self._channel.thread.start()
+        elif not self._channel.is_of_this_loop:
+            raise LocalspecError(_OTHER_LOOP)
         return self._channel
 
     def _take(
@@ -120,6 +129,11 @@ class _Channel(Generic[_Item, _Value]):
         self.arrived: asyncio.Queue[tuple[_Item] | _Last[_Value]] = asyncio.Queue()
         self.thread = threading.Thread(target=self._run, args=(work,), name="localspec-text")
         self._loop = loop
+
+    @property
+    def is_of_this_loop(self) -> bool:
+        """Whether it belongs to the running event loop."""
+        return self._loop is asyncio.get_running_loop()
 
     def close(self) -> None:
         """Ask the thread to end, and wake it."""

@@ -41,10 +41,6 @@ class Detokenizer:
         """Add a token's bytes; returns the new text, which is empty after a stop string."""
         return self._release_certain(self._decoder.decode(piece))
 
-    def push_given(self, piece: bytes) -> str:
-        """Add bytes of a text that was not generated, in which no stop string is looked for."""
-        return self._decoder.decode(piece)
-
     def flush(self) -> str:
         """The text that was held back, at the end; an incomplete character becomes U+FFFD."""
         released = self._release_certain(self._decoder.decode(b"", final=True))

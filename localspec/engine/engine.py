@@ -14,7 +14,7 @@ from localspec.engine.scheduler import Scheduler
 from localspec.engine.slot import Slot
 from localspec.engine.slots import Slots
 from localspec.engine.texts import Texts
-from localspec.errors import LocalspecError, WorkerError
+from localspec.errors import WorkerError
 from localspec.generation_config import require
 from localspec.llama import library, wait_policy
 from localspec.llama.model import Model
@@ -29,6 +29,7 @@ from localspec.loading.warm_up import warm_up
 from localspec.models.pair_finder import pair_of
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.closing import Closing
+from localspec.utils.option_types import typed_options
 from localspec.utils.progress import watched
 
 
@@ -54,7 +55,7 @@ class Engine(Closing, Texts):
         memory_faults: int = 0,
         chat_template: str | None = None,
     ) -> None:
-        began, self._closed = perf_counter(), False
+        began = perf_counter()
         copied = tuple(copied_texts)
         self._config = EngineConfig(
             model, draft, runtime, remember, copied, weights, texts, memory_faults, chat_template
@@ -70,7 +71,7 @@ class Engine(Closing, Texts):
     def __repr__(self) -> str:
         drafting = self.drafter_set
         draft = " or ".join(drafting.names) or f"off ({drafting.reason})"
-        state = "closed" if self._closed else f"draft: {draft}, context {self.context}"
+        state = "closed" if self.scheduler.closed else f"draft: {draft}, context {self.context}"
         return f"<Engine {self.model.path.stem}, {state}>"
 
     @property
@@ -173,16 +174,15 @@ class Engine(Closing, Texts):
 
         Texts that are being written end with a LocalspecError. The old models are freed first. A
         target that was loaded without its heads is loaded again for them. If the new models cannot
-        be loaded, the old ones are loaded again and the error is raised. Not after `close`.
+        be loaded, the old ones are loaded again and the error is raised.
         """
+        self.scheduler.require_open()
         config = replace(
             self._config,
             model=self._config.model if model is None else model,
             draft=self._config.draft if draft is None else parse_draft(draft),
             chat_template=self._config.chat_template if model is None else None,
         )
-        if self._closed:
-            raise LocalspecError("the engine was closed; load another with localspec.load")
         with self.scheduler.exclusive():
             self._slots.stop("the engine was switched to another model or drafter")
             again = model is not None or self.slot.loaded.must_load_again(config.draft)
@@ -205,12 +205,13 @@ class Engine(Closing, Texts):
         the engine's own slot ends with a LocalspecError, and what its cache holds is lost.
         """
         with self.scheduler.exclusive():
+            self.scheduler.require_open()
             self.slot.stop("the engine was warmed up")
             warm_up(self.slot.target, self.drafter_set)
 
     def close(self) -> None:
         """Free all models, for good; texts that are being written end with a LocalspecError."""
-        self._closed = True
+        self.scheduler.closed = True
         if self.lock.is_forked:  # all of it is the other process's
             return
         with self.scheduler.exclusive():
@@ -264,6 +265,7 @@ class Engine(Closing, Texts):
             slot.replace_models(self.slot.loaded.with_target(slot.target))
 
 
+@typed_options
 def load(
     model: str | Path | None = None,
     draft: DraftOption | Sequence[DraftOption] = "auto",
@@ -338,7 +340,7 @@ def load(
         draft_rope_scale=draft_rope_scale,
         load_mode=load_mode,
     )
-    require("texts", texts, 1, 1024)
+    texts = require("texts", texts, 1, 1024)
     further = (copied_texts,) if isinstance(copied_texts, str) else tuple(copied_texts)
     return load_with(
         model,

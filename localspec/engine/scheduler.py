@@ -19,6 +19,7 @@ from localspec.control.row_budget import RowBudget
 from localspec.engine import meanwhile
 from localspec.engine.pass_request import WIDE, PassRequest
 from localspec.engine.prompt_speed import PromptSpeed
+from localspec.errors import LocalspecError
 from localspec.speculation.passes import Pass, Scores
 from localspec.utils.fair_lock import FairLock
 
@@ -36,6 +37,7 @@ _FEW_ROWS = 2
 # Where another text may begin at any moment, a prompt pass should take so many seconds at most.
 _LONGEST_PASS = 0.1
 
+_CLOSED = "the engine was closed; load another with localspec.load"
 _FORKED = (
     "this engine was loaded in the process before the fork, and its threads are not in this one; "
     "load another here, or start processes with the method spawn"
@@ -182,12 +184,13 @@ class Scheduler:
     """Computes the passes of the texts of one engine.
 
     lock: held in each step, and by whoever changes the engine's models or caches. rows: what the
-    policies of the texts know of each other.
+    policies of the texts know of each other. closed: whether the engine was closed.
     """
 
     def __init__(self) -> None:
         self.lock = FairLock(forked=_FORKED)
         self.rows = RowBudget()
+        self.closed = False
         self._texts: list[ScheduledText] = []
         self._waiting: list[PassRequest] = []
         # The number of steps that each thread is in: those of a drafter's own session are nested.
@@ -213,6 +216,11 @@ class Scheduler:
             if text in self._texts:
                 self._texts.remove(text)
                 self.rows.remove(text.rows)
+
+    def require_open(self) -> None:
+        """Raise LocalspecError where the engine was closed."""
+        if self.closed:
+            raise LocalspecError(_CLOSED)
 
     @property
     def has_one_text(self) -> bool:

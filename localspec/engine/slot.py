@@ -71,6 +71,15 @@ class Slot:
         """The text in the target's KV cache."""
         return self.loaded.target
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the engine was closed."""
+        return self._scheduler.closed
+
+    def require_open(self) -> None:
+        """Raise LocalspecError where the engine was closed."""
+        self._scheduler.require_open()
+
     def reusable(self, tokens: Sequence[int]) -> int:
         """About how many tokens of a prompt the target's cache need not evaluate."""
         return self.target.memory.left_by_cut(self.target.shared(tokens))

@@ -62,6 +62,11 @@ class Slots:
             return None
         return f"the device has failed {' and '.join(failed)}; what was lost there is read again"
 
+    def model(self) -> Model:
+        """The target. Raises LocalspecError where the engine was closed."""
+        self._scheduler.require_open()
+        return self.own.target.model
+
     def open(self) -> Slot:
         """A slot for a session; give it back with `leave`.
 
@@ -69,7 +74,7 @@ class Slots:
         closed.
         """
         with self.lock:
-            self.own.target.model.require_open()
+            self._scheduler.require_open()
             self._leave_abandoned()
             if self._own_is_free:
                 self._own_in_session = True
@@ -82,6 +87,7 @@ class Slots:
         In a text it never changes: digits depend on it.
         """
         with self.lock:
+            self._scheduler.require_open()
             watch = self.own.loaded.watch
             if watch is None or self.threads_are_fixed or any(slot.is_writing for slot in self.all):
                 return

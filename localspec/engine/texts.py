@@ -196,7 +196,7 @@ class Texts:
         `generate` does with a text to continue.
         """
         with self._slots.lock:
-            model = self._slots.own.target.model
+            model = self._slots.model()
             return text_tokens(text, lambda each: model.tokenize(each, add_special=add_special))
 
     def detokenize(self, ids: Iterable[int]) -> str:
@@ -205,7 +205,7 @@ class Texts:
         Raises InvalidValueError for a token id that the model does not have.
         """
         with self._slots.lock:
-            model = self._slots.own.target.model
+            model = self._slots.model()
             try:
                 known = checked_ids("token", ids, model)
             except TypeError as error:
@@ -241,8 +241,7 @@ class Texts:
 
     def _check(self, prompt: TextPrompt) -> list[int]:
         """The token ids of a prompt that has no slot yet; the lock is held."""
-        target = self._slots.own.target
-        return prompt.tokens(target.model, target.n_cells)
+        return prompt.tokens(self._slots.model(), self._slots.own.target.n_cells)
 
     def _start(
         self,

@@ -21,6 +21,8 @@ from localspec.utils.progress import report_progress
 
 # What the library logs where the system does not let it lock memory.
 _NOT_LOCKED = "failed to mlock"
+# Tokens that are found in a text before the rest of it is tokenized.
+_SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED
 
 
 class Model(Closing):
@@ -149,6 +151,42 @@ class Model(Closing):
             if both[: len(first)] == first:
                 return both[len(first) :]
         return alone
+
+    def spell_after(self, text: str, *, parse_special: bool = True) -> list[int]:
+        """Return tokens that spell a text which continues another one, as the model would write it.
+
+        parse_special: as in `tokenize`. Other than in `tokenize_after`, no space is put behind a
+        special token, and none is lost beside one. Characters that the vocabulary lacks have the
+        tokens that stand for them.
+        """
+        found, rest = list[int](), text
+        while rest:
+            tokens = self.tokenize_after(rest, parse_special=parse_special)
+            count, size = self._spelled(tokens, rest.encode())
+            if not count:
+                tokens = self.tokenize_after(rest[0], parse_special=parse_special)
+                count, size = len(tokens), len(rest[0].encode())
+            found += tokens[:count]
+            rest = rest.encode()[size:].decode()
+        return found
+
+    def _spelled(self, tokens: Sequence[int], data: bytes) -> tuple[int, int]:
+        """How many tokens spell how many bytes of a text, from its beginning.
+
+        Where not all do, up to the last special token of those that do, or the last character.
+        """
+        at = 0
+        special = character = 0, 0
+        for count, token in enumerate(tokens, 1):
+            piece = self._piece(token, special=True)
+            if not data.startswith(piece, at):
+                return special if special[0] else character
+            at += len(piece)
+            if llama_cpp.llama_vocab_get_attr(self._vocab, token) & _SPECIAL:
+                special = count, at
+            if at == len(data) or data[at] & 0xC0 != 0x80:
+                character = count, at
+        return character
 
     def piece(self, token: int) -> bytes:
         """Return the bytes of a token, maybe half a character; none for control tokens."""

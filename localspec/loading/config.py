@@ -37,6 +37,7 @@ from localspec.memory.kv_types import (
     shortest,
 )
 from localspec.utils.cores import performance_cores
+from localspec.utils.option_types import type_fields
 
 # Of ggml.
 MOST_THREADS = 512
@@ -92,6 +93,7 @@ class RuntimeConfig:
     load_mode: str = LOAD_MODES[0]
 
     def __post_init__(self) -> None:
+        type_fields(self)
         for name, least, most in _BOUNDS:
             value = getattr(self, name)
             if value is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from localspec.errors import InvalidValueError
+from localspec.utils.option_types import type_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +64,10 @@ class SamplingParams:
     logit_bias: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in _WHOLE:
-            self._check(name, isinstance(getattr(self, name), int), "a whole number")
+        self._check("logit_bias", isinstance(self.logit_bias, Mapping), "a dict of token ids")
+        type_fields(self)
         for name in _NUMBERS:
-            value = getattr(self, name)
-            number = isinstance(value, (int, float)) and math.isfinite(value)
-            self._check(name, number, "a finite number")
+            self._check(name, math.isfinite(getattr(self, name)), "a finite number")
         self._check("temperature", self.temperature >= 0, "0 or more")
         self._check("top_k", self.top_k >= 0, "0 (off) or more")
         self._check("top_p", 0 < self.top_p <= 1, "above 0 and at most 1 (1 is off)")
@@ -89,10 +88,8 @@ class SamplingParams:
         self._check("dry_sequence_breakers", texts, "a list of texts that are not empty")
         self._check("xtc_probability", 0 <= self.xtc_probability <= 1, "between 0 (off) and 1")
         self._check("xtc_threshold", 0 <= self.xtc_threshold <= 1, "between 0 and 1")
-        self._check("logit_bias", isinstance(self.logit_bias, Mapping), "a dict of token ids")
         for token, bias in self.logit_bias.items():
-            number = isinstance(bias, (int, float)) and not math.isnan(bias) and bias < math.inf
-            if not isinstance(token, int) or token < 0 or not number:
+            if token < 0 or math.isnan(bias) or bias == math.inf:
                 raise InvalidValueError(
                     f"logit_bias {token!r}: {bias!r} must map a token id to a number or -inf"
                 )
@@ -159,7 +156,6 @@ def _recommended(key: str, value: Any, name: str, kind: type) -> Any:
 
 
 _NUMBERS = tuple(f.name for f in fields(SamplingParams) if f.type in (float, "float"))
-_WHOLE = tuple(f.name for f in fields(SamplingParams) if f.type in (int, "int"))
 _METADATA_KEYS: dict[str, tuple[str, type]] = {
     "temp": ("temperature", float),
     "top_k": ("top_k", int),

@@ -318,5 +318,5 @@ def _usage(reply: Reply) -> JSON:
         "input_tokens": stats.prompt_evaluated,
         "cache_read_input_tokens": stats.prompt_cached,
         "cache_creation_input_tokens": 0,
-        "output_tokens": stats.generated_tokens,
+        "output_tokens": stats.text_tokens,
     }

@@ -42,7 +42,7 @@ class ChatPrompt:
 
     def tokens(self, model: Model) -> list[int]:
         """The tokens. Those of the model's own turn are apart, as if it had written them."""
-        own = text_tokens(self._own, model.tokenize_after)
+        own = text_tokens(self._own, model.spell_after)
         return template_tokens(self.turn, model) + own
 
     def without_reasoning(self, tags: Tags) -> "ChatPrompt":

@@ -93,7 +93,7 @@ async def merged(
 def usage(replies: Sequence[Reply]) -> JSON:
     """The tokens of a request; its prompt counts once."""
     first = replies[0].stats
-    written = sum(reply.stats.generated_tokens for reply in replies)
+    written = sum(reply.stats.text_tokens for reply in replies)
     return {
         "prompt_tokens": first.prompt_tokens,
         "completion_tokens": written,

@@ -353,7 +353,7 @@ def _usage(reply: Reply) -> JSON:
             "cached_tokens": stats.prompt_cached,
             "cache_write_tokens": 0,
         },
-        "output_tokens": stats.generated_tokens,
+        "output_tokens": stats.text_tokens,
         "output_tokens_details": {"reasoning_tokens": reply.thinking_budget.used},
-        "total_tokens": stats.prompt_tokens + stats.generated_tokens,
+        "total_tokens": stats.prompt_tokens + stats.text_tokens,
     }

@@ -95,7 +95,8 @@ class Reply:
     def stats(self) -> Stats:
         """The counts and times so far; those of the prompt are of what was asked."""
         stats = self.generation.stats if self.generation else Stats()
-        return stats.with_prompt_of(self._first_stats)
+        stats = stats.with_prompt_of(self._first_stats)
+        return replace(stats, inserted_tokens=self._writer.inserted)
 
     @property
     def thinking_budget(self) -> ThinkingBudget:

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -389,6 +390,19 @@ def test_the_page_is_one_well_formed_file_with_every_plot() -> None:
     assert len(root.findall(".//tbody/tr")) == len(found.rows)
     assert "Stopped before all was measured." in written
     assert "<script" not in written
+
+
+def test_figures_and_the_bound_stand_behind_the_plots_that_they_are_about() -> None:
+    bound: Any = SimpleNamespace(lines=["code: auto 1.20 x plain", "  the bound"])
+    root = ET.fromstring(html_page(replace(small_report(), bounds=[bound])).partition("\n")[2])
+    order = [
+        each.text or ""
+        for each in root.iter()
+        if each.tag in ("h2", "table") or (each.tag == "p" and each.get("class") == "fact")
+    ]
+    at = order.index("Figures")
+    assert order[at - 1] == "Speed" and order[at + 2 : at + 4] == bound.lines
+    assert order[at + 4 :] == ["What passes cost", "Accepted tokens per step"]
 
 
 @pytest.mark.parametrize(("busy", "said"), [(None, 0), (0.2, 0), (1.26, 1)])

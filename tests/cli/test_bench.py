@@ -12,11 +12,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-from fakes.command_line import Done, Run
+from fakes.command_line import Done, Run, localspec
 
 from localspec.bench import default_sets, runner
 from localspec.bench.report_text import COLUMNS
-from localspec.cli import bench_choice
+from localspec.cli import bench_choice, usual_pair
 from localspec.cli.bench_output import quick_target_line
 from localspec.cli.bench_table import printed_table
 from localspec.engine.generation import Result
@@ -231,10 +231,17 @@ def test_without_a_model_the_pair_that_the_demo_wrote(
     assert Path(done.record["target"]["file"]) == pair.target
     assert done.record["conditions"]["temperature"] == 0
     assert list(done.record["drafters"]) == ["plain", "suffix", pair.drafter.stem, "auto"]
+    # `plan` forecasts what `bench` measures.
+    few = ("--threads", "1", "--answers", "2", "-n", "8")
+    planned = localspec("plan", *few, "--json", LOCALSPEC_HOME=str(tmp_path))
+    assert f"so the pair that localspec demo wrote: {pair.target.stem}" in planned.err
+    assert Path(planned.record["model"]["target"]) == pair.target
+    assert pair.drafter.stem in {line["drafter"] for line in planned.record["lines"]}
+    assert planned.record["plan"]["temperature"] == 0
 
 
 def test_the_pair_of_the_demo_gets_a_brief_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_choice, "written_pair", lambda: DemoPair("70M", "Q4_0"))
+    monkeypatch.setattr(usual_pair, "written_pair", lambda: DemoPair("70M", "Q4_0"))
     monkeypatch.setattr(bench_choice, "default_sets", lambda _target: ["terminal"])
     nothing = {"model": None, "draft": None, "drafts": None, "sets": None, "file": None}
     brief = bench_choice.choose(**nothing, depths=[None], rounds=None)

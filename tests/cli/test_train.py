@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from fakes.command_line import Run
@@ -308,3 +309,21 @@ def test_ctrl_c_while_the_target_loads(
     done = cli("train", str(target), *QUICK)
     assert done.code == 130
     assert done.lines == [f"localspec: {stopped_text(0)}"]
+
+
+class _Interrupted(ModuleType):
+    """A module whose import Ctrl-C interrupts."""
+
+    def __getattr__(self, name: str) -> None:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_torch_is_imported_says_so(
+    cli: Run, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "localspec.training.own_training"
+    monkeypatch.setitem(sys.modules, name, _Interrupted(name))
+    monkeypatch.setattr("localspec.cli.train._require_torch", lambda: None)
+    done = cli("train", str(target), *QUICK)
+    assert done.code == 130 and not done.out
+    assert done.err.strip() == f"localspec: {stopped_text(0)}"

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import tiny as tiny_models
 from fakes.pycode import load
 from fakes.templates import R1
 from fakes.tiny import TURNS, write_tiny
 
-from localspec.conversation.events import Piece
+from localspec.conversation.events import Ended, Piece
 from localspec.conversation.session import Session
 from localspec.conversation.turns import Conversation, Turn
 from localspec.conversation.unfinished import is_unfinished
@@ -158,6 +159,44 @@ def test_a_stop_string_in_the_users_text_ends_nothing(tiny: Callable[..., Engine
         session.continue_answer().result()
         assert edited.content.startswith("noSTOPhere,ST")
         assert len(edited.written.tokens) == edited.edited + LENGTH
+
+
+TEXTS = ["\n\n  abc", " abc", "abc", "a▁b", "<own> abc\n<own>", "é\n ", "</think>\n\nabc", "<thi"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("template", [TURNS, R1])
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_what_was_edited_stays_as_it_was_written(
+    tiny: Callable[..., Engine],
+    monkeypatch: pytest.MonkeyPatch,
+    family: str,
+    template: str,
+    text: str,
+) -> None:
+    """Newlines behind reasoning, and spaces that SentencePiece would add or take away."""
+    tags = {"<own>": 4, "<think>": 3, "</think>": 3}
+    words = ["▁", *tags]
+    monkeypatch.setattr(tiny_models, "_WORDS", [*words, *tiny_models._WORDS[len(words) :]])
+    monkeypatch.setattr(tiny_models, "_TYPES", tags)
+    engine = tiny(family, template)
+    options = {**OPTIONS, "max_tokens": 4, "stop": ["STOP", "c\n"]}
+    with Session(engine, thinking_budget=4, temperature=1, **options) as session:
+        first = session.send("ab", max_tokens=20).result()
+        assert bool(first.thought) == (template is R1)
+        edited = session.edit_answer(1, text)
+        assert (edited.content, edited.thought) == (text, first.thought)
+        assert edited.raw.endswith(text)
+        tokens = edited.written.tokens
+        pieces = b"".join(map(engine.model.piece, tokens)).decode("utf-8", "replace")
+        assert pieces.endswith(text.replace("▁", " ") if family == "llama" else text)
+        for room in (4, 8):  # it was cut off there, and goes on once more
+            answer = session.continue_answer()
+            said = "".join(event.said for event in answer if isinstance(event, Piece | Ended))
+            assert edited.content.startswith(text) and edited.content.endswith(said)
+            assert edited.thought == first.thought and edited.raw.endswith(edited.content)
+            assert edited.written.tokens[: edited.edited] == tokens
+            assert len(edited.written.tokens) == len(tokens) + room
 
 
 def test_what_cannot_be_edited_is_refused(tiny: Callable[..., Engine]) -> None:

@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 from fakes.pycode import load
 from fakes.templates import R1
 from fakes.tiny import TURNS, write_tiny
 
+from localspec.conversation.answer import Answer
 from localspec.conversation.events import Dropped, Ended, Piece
 from localspec.conversation.session import Session
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
-from localspec.errors import InvalidValueError
+from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 
 Make = Callable[..., Engine]
@@ -108,6 +110,40 @@ def test_another_session_switches_the_model(tiny: Make, tmp_path: Path) -> None:
         assert begun.result().stop_reason == "cancelled"
         assert waiting.result().written.tokens == ()
         assert session.send("more").result().stop_reason
+
+
+@pytest.mark.parametrize("pieces", [0, 3])
+def test_an_answer_says_that_its_engine_was_closed(tiny: Make, pieces: int) -> None:
+    """What it has said stays, and goes on with another engine as if nothing had been."""
+    options: dict[str, Any] = {"max_tokens": 12, "ignore_eos": True, "seed": 5}
+    with Session(tiny(), **options) as session:
+        whole = session.send("abc").result()
+    engine = tiny()
+    with Session(engine, **options) as session:
+        answer = session.send("abc")
+        for _ in range(pieces):
+            while not isinstance(next(answer), Piece):
+                pass
+        engine.close()
+        for read in (list, Answer.result, next):
+            with pytest.raises(
+                LocalspecError, match="engine was closed before this answer had end"
+            ):
+                read(answer)  # type: ignore[operator]
+        assert len(session.turns) == 1 + bool(pieces)
+    with Session(tiny(), conversation=session.conversation, **options) as session:
+        answer = session.continue_answer() if pieces else session.regenerate()
+        assert answer.result().written == whole.written
+    # One that has ended, or was stopped, needs no engine.
+    engine = tiny()
+    with Session(engine, **options) as session:
+        answer = session.send("abc")
+        answer.result()
+        other = session.send("def")
+        other.stop()
+        engine.close()
+        assert answer.result().content == whole.content
+        assert other.result().stop_reason == "cancelled"
 
 
 def test_models_are_switched_while_others_talk(tiny: Make, tmp_path: Path) -> None:

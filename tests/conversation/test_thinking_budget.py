@@ -50,7 +50,7 @@ class Characters:
     def ends_generation(self, token: int) -> bool:
         return False
 
-    def tokenize_after(self, text: str) -> list[int]:
+    def spell_after(self, text: str) -> list[int]:
         return [*map(ord, text)]
 
 
@@ -209,8 +209,15 @@ def test_sessions_scripts_and_requests_have_the_same_text(tmp_path: Path, budget
             reasoned = ReasonedText(engine, chat, budget=budget, **options)
             result = reasoned.result()
             with Session(engine, thinking_budget=budget, **options) as session:
-                turn = session.send("abc").result()
+                answer = session.send("abc")
+                turn = answer.result()
             reply, text = replied(reasoned)
+            tags = {each.stats.inserted_tokens for each in (answer, reply, result)}
+            assert tags == {closing if reply.budget_spent else 0}
+            # What counts for `max_tokens` is in the stats of all three.
+            assert [each.stats.text_tokens for each in (answer, reply, result)] == (
+                [len(reply.tokens) + max(tags)] * 3
+            )
             assert text == (turn.thought, turn.content) == (reasoned.thought, reasoned.said)
             assert result.stop_reason == turn.stop_reason == reply.stop_reason == "length"
             if budget:

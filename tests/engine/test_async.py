@@ -128,6 +128,31 @@ def test_many_at_once(engine: Engine) -> None:
     assert [each.token_ids for each in by_list] == expected
 
 
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_text_of_another_event_loop(engine: Engine, answers: bool) -> None:
+    """Each loop has texts of its own; one that was begun in another says so, and can be closed."""
+    with Session(engine, **LONG) as session:
+
+        def begin() -> Background[Any, Any]:
+            return session.asend("abc") if answers else engine.astream("abc", **LONG)
+
+        for _ in range(2):  # an engine and a session serve one loop after the other
+            asked = begin()
+            run(asked.__anext__)
+            for use in (asked.__anext__, asked._value):
+                with pytest.raises(LocalspecError, match="begun in another event loop"):
+                    run(use)
+            run(asked.aclose)
+            assert not text_threads()
+
+        whole = begin()
+
+        async def read(text: Background[Any, Any]) -> Any:
+            return await text
+
+        assert run(lambda: read(whole)) == run(lambda: read(whole))
+
+
 def test_the_event_loop_goes_on_meanwhile(engine: Engine) -> None:
     async def work() -> int:
         task, turns = asyncio.ensure_future(engine.agenerate("abc", **LONG)), 0

@@ -288,8 +288,22 @@ def test_a_closed_engine_says_so(tiny_path: Path) -> None:
     assert "closed" not in repr(engine)
     with Session(engine) as session:
         engine.close()
-        for use in (lambda: Session(engine), lambda: session.send("abc"), session.fork):
-            with pytest.raises(LocalspecError, match="was closed; load it again"):
+        for use in (
+            lambda: Session(engine),
+            lambda: session.send("abc"),
+            lambda: session.switch(temperature=0),
+            lambda: session.written,
+            session.fork,
+            session.reset,
+            lambda: engine.generate("abc"),
+            lambda: engine.generate(["abc", "def"]),
+            lambda: engine.stream("abc"),
+            lambda: asyncio.run(engine.agenerate("abc")),
+            lambda: engine.tokenize("abc"),
+            lambda: engine.detokenize([5]),
+            engine.warm_up,
+        ):
+            with pytest.raises(LocalspecError, match=r"^the engine was closed; load another with"):
                 use()
     assert repr(engine) == f"<Engine {tiny_path.stem}, closed>"
 

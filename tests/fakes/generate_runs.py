@@ -81,6 +81,7 @@ def valid(record: dict[str, Any]) -> dict[str, Any]:
     count, origins = len(record["token_ids"]), record["origins"]
     drafted = [origin for origin in origins if origin in speculation["drafters"]]
     assert len(origins) == count
+    assert stats["inserted_tokens"] == origins.count("inserted")
     count -= origins.count("inserted")
     assert stats["generated_tokens"] == count
     assert {*origins} <= {*speculation["drafters"], "corrected", "bonus", "plain", "inserted"}

@@ -257,6 +257,13 @@ class ScriptedSlot:
     def lock(self) -> Any:
         return self._engine.lock
 
+    @property
+    def is_closed(self) -> bool:
+        return self._engine.scheduler.closed
+
+    def require_open(self) -> None:
+        self._engine.scheduler.require_open()
+
     def set_pass_width(self, _settings: GenerationConfig) -> int:
         self._script.require("send")
         return self.target.n_ctx

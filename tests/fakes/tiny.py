@@ -14,6 +14,8 @@ WIDTH, LAYERS, HEADS, KEY_VALUE_HEADS, HEAD, HIDDEN, EXPERTS = 32, 2, 4, 2, 8, 6
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 _WORDS = [f"▁{a}{b}" for a in "abcdef" for b in "nrst"]
 _SPECIAL = ["<unk>", "<s>", "</s>"]
+# The types of words, in a SentencePiece vocabulary, that are no ordinary tokens.
+_TYPES: dict[str, int] = {}
 # The tokens that models which lean find likely.
 LIKELY = (259, 266, 271, 275)
 _LEAN = 3.0
@@ -300,7 +302,8 @@ def _pieces(header: gguf.GGUFWriter) -> None:
     tokens = [*_SPECIAL, *_BYTES, *_WORDS]
     header.add_token_list(tokens)
     header.add_token_scores([-float(number) for number in range(len(tokens))])
-    header.add_token_types([2, 3, 3, *[6] * len(_BYTES), *[1] * len(_WORDS)])
+    types = [_TYPES.get(word, 1) for word in _WORDS]
+    header.add_token_types([2, 3, 3, *[6] * len(_BYTES), *types])
 
 
 def _byte_pairs(header: gguf.GGUFWriter) -> None:

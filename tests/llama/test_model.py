@@ -131,6 +131,43 @@ def test_no_space_is_put_in_front(models: dict[str, Model]) -> None:
     assert [llama.piece(token) for token in llama.tokenize_after("rn")] == [b"r", b"n"]
 
 
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    """A SentencePiece vocabulary in which a tag is a control token, and one its author's own."""
+    words = [*PIECES, "<own>", "<ctl>"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiny, "_WORDS", [*words, *tiny._WORDS[len(words) :]])
+        patch.setattr(tiny, "_TYPES", {"<own>": 4, "<ctl>": 3})
+        path = tiny.write_tiny(tmp_path_factory.mktemp("tagged") / "tagged.gguf", "llama")
+    with Model(path) as model:
+        yield model
+
+
+TAGGED = st.text(st.sampled_from("arn \né"), max_size=4) | st.sampled_from(["<own>", "<ctl>"])
+
+
+@given(st.lists(TAGGED, max_size=6).map("".join), st.booleans())
+def test_no_space_is_put_behind_a_special_token_that_the_model_would_write(
+    tagged: Model, text: str, parse_special: bool
+) -> None:
+    tokens = tagged.spell_after(text, parse_special=parse_special)
+    assert "".join(map(tagged.piece_text, tokens)).replace("\ufffd\ufffd", "é") == text
+    control = tagged.tokenize("<ctl>", add_special=False)[0]
+    assert tokens.count(control) == (text.count("<ctl>") if parse_special else 0)
+
+
+def test_what_the_model_would_write_has_the_longest_tokens(tagged: Model) -> None:
+    assert spelt(tagged, tagged.tokenize_after("<own> arn")) == "<own>  arn"
+    tokens = tagged.spell_after("<own> arn\n<ctl>\n\nar")
+    pieces = [tagged.piece_text(token) for token in tokens]
+    assert pieces == ["<own>", " ar", "n", "\n", "<ctl>", "\n\n", "ar"]
+
+
+def test_characters_that_are_not_in_the_vocabulary_do_not_respell_the_others(tagged: Model) -> None:
+    """Its own mark is read as a space, whatever is done."""
+    assert spelt(tagged, tagged.spell_after("ar▁<own>▁ar")) == "ar <own> ar"
+
+
 def test_nothing_goes_on_as_nothing(models: dict[str, Model]) -> None:
     assert [model.tokenize_after("") for model in models.values()] == [[]] * 4
 

@@ -83,7 +83,7 @@ def test_numbers_that_scale_nothing_are_refused(field: str, value: float) -> Non
         ({"rope_scaling": "ntk"}, "rope_scaling is 'ntk'; it must be one of none, linear, yarn"),
         ({"rope_scaling": "longrope"}, "rope_scaling is longrope, whose factors are in"),
         ({"yarn_orig_ctx": 1}, "yarn_orig_ctx is 1; it must be at least 2"),
-        ({"yarn_orig_ctx": 2.5}, "yarn_orig_ctx is 2.5; it must be a whole number"),
+        ({"yarn_orig_ctx": 2.5}, "yarn_orig_ctx is 2.5, a float; it must be a whole number"),
     ],
 )
 def test_what_there_is_not_is_refused(options: dict[str, Any], why: str) -> None:

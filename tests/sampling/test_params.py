@@ -210,5 +210,5 @@ def test_a_negative_top_k_of_a_gguf_is_off() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("temperature", "x"), ("top_k", 2.5)])
 def test_what_is_no_number_is_refused(name: str, value: object) -> None:
-    with pytest.raises(InvalidValueError, match=f"{name} is {value}"):
+    with pytest.raises(InvalidValueError, match=f"{name} is {value!r}"):
         SamplingParams(**{name: value})

@@ -1,0 +1,127 @@
+"""Option types: numbers as Python's own, by the types that options are annotated with."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from functools import cache, wraps
+from operator import index
+from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+
+from localspec.errors import InvalidValueError
+
+_Options = ParamSpec("_Options")
+_Result = TypeVar("_Result")
+_NUMBERS = (int, float)
+
+
+def typed(options: Mapping[str, Any], owner: Any) -> dict[str, Any]:
+    """The options with their numbers as ints, floats and bools; the others as they are.
+
+    owner: the class or function whose annotations are the types. Numbers of numpy and the like are
+    converted; a text or a bool is no number. None stays. Raises InvalidValueError, which names the
+    option, its value and the type of that.
+    """
+    kinds = _kinds(owner)
+    return {name: _typed(name, value, kinds.get(name)) for name, value in options.items()}
+
+
+def type_fields(config: Any) -> None:
+    """Give the fields of a frozen dataclass their types, as `typed` does."""
+    given = {each.name: getattr(config, each.name) for each in fields(config)}
+    for name, value in typed(given, type(config)).items():
+        object.__setattr__(config, name, value)
+
+
+def typed_options(function: Callable[_Options, _Result]) -> Callable[_Options, _Result]:
+    """Let a function take its options as `typed` returns them."""
+
+    @wraps(function)
+    def with_types(*args: _Options.args, **options: _Options.kwargs) -> _Result:
+        return function(*args, **typed(options, function))
+
+    return with_types
+
+
+def whole_number(name: str, value: object) -> int:
+    """The value as an int. Raises InvalidValueError for one that is no whole number."""
+    if not _is_bool(value) and hasattr(value, "__index__"):
+        try:
+            return index(value)
+        except TypeError:  # an array
+            pass
+    raise _wrong(name, value, int, "a whole number")
+
+
+def number(name: str, value: object) -> float:
+    """The value as a number of Python. Raises InvalidValueError for one that is none."""
+    if not _is_bool(value) and hasattr(value, "__float__"):
+        try:
+            as_float = float(value)
+            return value if isinstance(value, int) else as_float
+        except (TypeError, OverflowError):  # an array, or too large
+            pass
+    raise _wrong(name, value, float, "a number")
+
+
+def _choice(name: str, value: object) -> bool:
+    if _is_bool(value) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise InvalidValueError(f"{name} is {_described(value)}; it must be True or False")
+
+
+def _typed(name: str, value: Any, kind: Any) -> Any:
+    """A value of one of the kinds of numbers, or of a collection of numbers."""
+    if value is None:
+        return None
+    if kind in _TYPES:
+        return _TYPES[kind](name, value)
+    parts = [each for each in get_args(kind) if each is not Ellipsis]
+    if not parts or not all(each in _NUMBERS for each in parts):
+        return value
+    if issubclass(get_origin(kind), Mapping):
+        if not isinstance(value, Mapping):
+            return value  # for the option's own check
+        return {
+            _typed(f"{name} key", key, parts[0]): _typed(f"{name} of {key!r}", each, parts[1])
+            for key, each in value.items()
+        }
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InvalidValueError(f"{name} is {_described(value)}; it must be a list of numbers")
+    return tuple(_typed(f"{name} [{at}]", each, parts[0]) for at, each in enumerate(value))
+
+
+_TYPES: dict[Any, Callable[[str, object], Any]] = {int: whole_number, float: number, bool: _choice}
+
+
+@cache
+def _kinds(owner: Any) -> dict[str, Any]:
+    """The annotated types by name, without None."""
+    found = {}
+    for name, hint in get_type_hints(owner).items():
+        choices = [each for each in get_args(hint) if each is not type(None)]
+        is_optional = type(None) in get_args(hint)
+        found[name] = choices[0] if is_optional and len(choices) == 1 else hint
+    return found
+
+
+def _is_bool(value: object) -> bool:
+    """Whether it is True or False, numpy's included."""
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool"
+
+
+def _described(value: object) -> str:
+    kind = type(value).__name__
+    return f"{value!r:.60}, {'an' if kind.startswith((*'aeiou', 'nd')) else 'a'} {kind}"
+
+
+def _wrong(name: str, value: object, kind: type[int | float], wanted: str) -> InvalidValueError:
+    """The error for a value that is no number. kind: int or float."""
+    way_out = ""
+    if isinstance(value, str):
+        try:
+            kind(value)
+            way_out = f": write {value.strip()} without quotes"
+        except ValueError:
+            way_out = ", or None for the default" if value in ("auto", "default", "") else ""
+    elif isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+        way_out = f": write {int(value)}"
+    return InvalidValueError(f"{name} is {_described(value)}; it must be {wanted}{way_out}")
