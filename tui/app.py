@@ -1,10 +1,7 @@
 """Chat app: what all screens share."""
 
-import asyncio
 import os
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +34,7 @@ from localspec_tui.engine_thread import EngineThread
 from localspec_tui.labels import absolute, absolute_drafters, model_label
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.log_lines import LogLines
+from localspec_tui.lost_terminal import exit_with_terminal
 from localspec_tui.preferences import Preferences
 from localspec_tui.screens.chat import ChatScreen
 from localspec_tui.screens.help import HelpScreen, KeyGroups, as_bindings, key_text
@@ -135,7 +133,7 @@ class ChatApp(App[None]):
             self._is_theme_guessed, self.theme = True, _LIGHT_THEME
         self.theme_changed_signal.subscribe(self, self._remember_theme)
         self.log_lines.attach()
-        self._handle_signals()
+        exit_with_terminal(self)
         self.call_after_refresh(self._open_session)
 
     async def _open_session(self) -> None:
@@ -160,14 +158,6 @@ class ChatApp(App[None]):
             **options.session_options,
             **options.sampling,
         )
-
-    def _handle_signals(self) -> None:
-        """Exit the app, and so save the session, when the terminal is closed."""
-        for name in ("SIGTERM", "SIGHUP"):
-            # Windows has neither.
-            with suppress(NotImplementedError, AttributeError, RuntimeError):
-                loop = asyncio.get_running_loop()
-                loop.add_signal_handler(getattr(signal, name), self.exit)
 
     @property
     def is_loading(self) -> bool:

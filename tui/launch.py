@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from textual.theme import BUILTIN_THEMES
@@ -18,6 +19,7 @@ from localspec_tui.engine_thread import EngineThread
 from localspec_tui.interpreter import prioritize_engine
 from localspec_tui.late_input import expect
 from localspec_tui.launch_options import LaunchOptions
+from localspec_tui.lost_terminal import outlive_terminal
 from localspec_tui.preferences import Preferences
 from localspec_tui.terminal_background import background
 
@@ -33,6 +35,7 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
     prioritize_engine()
     if os.environ.get("TERM") == "dumb":
         os.environ["NO_COLOR"] = "1"
+    outlive_terminal()
     app = ChatApp(
         EngineThread(),
         archive,
@@ -43,8 +46,10 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
     def write_last_words(unsent: Sequence[str]) -> None:
         if options.private:
             return
-        for line in notes.last_words(unsent, app.autosave.kept, app.autosave.failure):
-            sys.stderr.write(f"{line}\n")
+        lines = notes.last_words(unsent, app.autosave.kept, app.autosave.failure)
+        # The terminal may be closed.
+        with suppress(OSError):
+            sys.stderr.write("".join(f"{line}\n" for line in lines))
 
     def restore(_reason: str) -> None:
         """Give the terminal back, which otherwise stays what the chat has made of it."""

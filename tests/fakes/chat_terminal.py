@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import struct
 import subprocess
 import sys
@@ -29,12 +30,13 @@ from localspec_tui.plain import chat as plain
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.launch_options import LaunchOptions
 
-# Ctrl-C is a signal to those whose terminal it is.
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+# Ctrl-C, and that it is closed, are signals to those whose terminal it is.
+if "silent" not in sys.argv:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 script = Script(**json.loads(sys.argv[2]))
 launch.EngineThread = plain.EngineThread = lambda: EngineThread(script.load)
 archive = Archive(Path(sys.argv[1]) / "sessions.sqlite3")
-run = plain.run_plain if sys.argv[3:] else launch.launch
+run = plain.run_plain if "plain" in sys.argv else launch.launch
 sys.exit(explaining_errors(lambda: run(LaunchOptions(model="scripted"), archive)))
 """
 
@@ -43,8 +45,8 @@ class ChatTerminal:
     """Types into a chat, and reads what its terminal shows and what its session keeps.
 
     folder: of its sessions. env: variables beside those of this process. plain: whether it is the
-    chat without a screen. answer: what the terminal sends when it is asked for its background.
-    script: of the engine.
+    chat without a screen. silent: the terminal sends no signals. answer: what the terminal sends
+    when it is asked for its background. script: of the engine.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class ChatTerminal:
         *,
         env: Mapping[str, str] | None = None,
         plain: bool = False,
+        silent: bool = False,
         answer: bytes = b"",
         **script: Any,
     ) -> None:
@@ -62,13 +65,14 @@ class ChatTerminal:
         import termios
 
         self._folder, self._answer = folder, answer
-        self.shown = b""
+        self.shown, self._is_open = b"", True
         self._ready = b"\n> " if plain else b"ctx 0"
         self._screen, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         path = os.pathsep.join([str(TESTS), *sys.path])
+        kind = [*["plain"] * plain, *["silent"] * silent]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, str(folder), json.dumps(script), *["plain"] * plain],
+            [sys.executable, "-c", _CHILD, str(folder), json.dumps(script), *kind],
             stdin=inside,
             stdout=inside,
             stderr=inside,
@@ -92,8 +96,7 @@ class ChatTerminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        self._reader.join()
-        os.close(self._screen)
+        self.hang_up()
 
     def type(self, keys: str | bytes) -> None:
         """Write all these keys at once."""
@@ -133,9 +136,20 @@ class ChatTerminal:
         self._reader.join(TIMEOUT)
         return code
 
+    def hang_up(self) -> None:
+        """Close the terminal."""
+        if self._is_open:
+            self._is_open = False
+            self._reader.join()
+            os.close(self._screen)
+
     def _read(self) -> None:
+        # A terminal is not closed while somebody reads it.
         try:
-            while piece := os.read(self._screen, 65536):
+            while self._is_open:
+                if not select.select([self._screen], [], [], 0.05)[0]:
+                    continue
+                piece = os.read(self._screen, 65536)
                 self.shown += piece
                 if self._answer and b"\x1b]11;?" in self.shown:
                     os.write(self._screen, self._answer)

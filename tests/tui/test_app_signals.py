@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.chat_terminal import ChatTerminal
 from fakes.pilot import running_chat
 from fakes.scripted import Script
 
@@ -96,3 +97,32 @@ def test_a_chat_saves_its_answer_when_the_terminal_is_closed(tmp_path: Path, nam
     archive.close()
     assert WORDS.startswith(answer.content)
     assert answer.stop_reason == "cancelled"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such terminals")
+@pytest.mark.parametrize("silent", [False, True], ids=["signal", "no signal"])
+def test_a_chat_ends_without_its_terminal_while_it_answers(tmp_path: Path, silent: bool) -> None:
+    with ChatTerminal(tmp_path, silent=silent, answers=[WORDS], rate=100) as chat:
+        chat.type("count\r")
+        chat.wait_for(lambda: b"seven" in chat.shown)
+        chat.hang_up()
+        assert chat.wait_ended() == 0
+    question, answer = chat.turns
+    assert question.content == "count"
+    assert answer.content and WORDS.startswith(answer.content)
+    assert answer.stop_reason == "cancelled"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such terminals")
+@pytest.mark.parametrize("silent", [False, True], ids=["signal", "no signal"])
+def test_a_chat_ends_without_its_terminal_and_keeps_what_was_typed(
+    tmp_path: Path, silent: bool
+) -> None:
+    with ChatTerminal(tmp_path, silent=silent) as chat:
+        chat.type("not sent")
+        chat.wait_for(lambda: b"not sent" in chat.shown)
+        chat.hang_up()
+        assert chat.wait_ended() == 0
+    archive = Archive(tmp_path / "sessions.sqlite3")
+    assert archive.open(archive.latest() or "").unsent == "not sent"
+    archive.close()

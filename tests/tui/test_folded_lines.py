@@ -94,13 +94,28 @@ def test_changes_leave_no_part_of_a_label(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_a_backslash_at_the_end_of_a_folded_line_makes_no_new_line(tmp_path: Path) -> None:
+def test_a_backslash_at_the_end_of_a_folded_line_makes_a_new_line(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(context=99_000), tmp_path) as chat:
+            await chat.press(*"see ")
+            await paste(chat, LINE + "\\")
+            await chat.press("enter", *"more")
+            assert chat.screen.composer.text == f"see {LINE}\nmore"
+            assert shown(chat).startswith("see [") and len(shown(chat)) < 100
+            await chat.press("enter")
+            await chat.wait_idle()
+            assert chat.contents[0] == f"see {LINE}\nmore"
+
+    asyncio.run(body())
+
+
+def test_two_backslashes_at_the_end_of_a_folded_line_are_sent(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(context=99_000), tmp_path) as chat:
             await paste(chat, LINE + "\\")
-            await chat.press("enter")
+            await chat.press("backslash", "enter")
             await chat.wait_idle()
-            assert chat.contents[0] == LINE + "\\"
+            assert chat.contents[0] == LINE + "\\\\"
 
     asyncio.run(body())
 

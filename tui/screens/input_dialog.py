@@ -9,6 +9,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label
 
+from localspec_tui.widgets.ordered_input import OrderedInput
+
 
 class InputDialog(ModalScreen[str | None]):
     """Returns the text, or None if the user left it empty or pressed Escape.
@@ -28,7 +30,7 @@ class InputDialog(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Label(self._question)
-            yield Input(self._value, compact=True, select_on_focus=False)
+            yield OrderedInput(self._value, compact=True, select_on_focus=False)
 
     @on(Input.Submitted)
     def _submit(self, event: Input.Submitted) -> None:

@@ -22,6 +22,7 @@ from localspec_tui.screens.export_dialog import ask_export
 from localspec_tui.screens.input_dialog import InputDialog
 from localspec_tui.search_index import Hit
 from localspec_tui.widgets.key_bar import KeyBar
+from localspec_tui.widgets.ordered_input import OrderedInput
 
 _MAX_ROWS = 200
 # Letters of a key that are shown, for --resume.
@@ -54,7 +55,7 @@ class SessionsScreen(ModalScreen[tuple[str, str | None] | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="page"):
-            yield Input(placeholder="Find by title or by what was said", compact=True)
+            yield OrderedInput(placeholder="Find by title or by what was said", compact=True)
             yield OptionList(markup=False)
             yield Label("No conversation found.", id="nothing")
         yield KeyBar()

@@ -24,6 +24,7 @@ from localspec_tui.engine_events import ModelReady
 from localspec_tui.labels import model_label
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.widgets.key_bar import KeyBar
+from localspec_tui.widgets.ordered_input import OrderedInput
 from localspec_tui.widgets.problem_line import ProblemLine
 
 _MODELS_OWN = "model's, else {}"
@@ -150,7 +151,7 @@ class SettingsScreen(ModalScreen[ChatSettings | None]):
     ) -> ComposeResult:
         with Horizontal(classes="row"):
             yield Label(_label(name))
-            yield Input(
+            yield OrderedInput(
                 value, placeholder=default, id=name, compact=True, select_on_focus=select_on_focus
             )
 

@@ -250,8 +250,7 @@ class Composer(TextArea):
     def action_send(self) -> None:
         """Send the message, if there is one; one that is objected to, the second time."""
         if self._ends_in_backslash:
-            self.action_delete_left()
-            self.action_newline()
+            self._continue_line()
             return
         problem = None if self.text == self._questioned else self._object_to(self.text)
         self._questioned = self.text if problem else ""
@@ -267,10 +266,15 @@ class Composer(TextArea):
     @property
     def _ends_in_backslash(self) -> bool:
         """Whether one backslash is before the cursor, at the end: it stands for a line break."""
-        row, column = self.cursor_location
-        line = self.document.get_line(row)
-        is_at_end = (row, column) == self.document.end
+        line = self._folded.unfold(self.document.get_line(self.cursor_location[0]))
+        is_at_end = self.cursor_location == self.document.end
         return is_at_end and line.endswith("\\") and not line.endswith("\\\\")
+
+    def _continue_line(self) -> None:
+        """Replace the last letter of a line, which may be that of a folded one, by a line break."""
+        row, column = self.cursor_location
+        last = (row, column - 1), (row, column)
+        self.replace(f"{self.get_text_range(*last)[:-1]}\n", *last)
 
     def action_newline(self) -> None:
         """Insert a line break."""

@@ -3,26 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Label
 
-
-class _OrderedInput(Input):
-    """Keys act in the order in which they are pressed.
-
-    Textual runs the actions of keys later, and letters overtake them.
-    """
-
-    async def _on_key(self, event: events.Key) -> None:
-        for binding in self._bindings.key_to_bindings.get(event.key, ()):
-            if await self.app.run_action(binding.action, self):
-                event.stop()
-                event.prevent_default()
-                return
+from localspec_tui.widgets.ordered_input import OrderedInput
 
 
 class FindBar(Horizontal):
@@ -64,7 +52,7 @@ class FindBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         yield Label("Find: ")
-        yield _OrderedInput(compact=True, select_on_focus=True)
+        yield OrderedInput(compact=True, select_on_focus=True)
         yield self._found
 
     def on_mount(self) -> None:
