@@ -228,8 +228,8 @@ class Engine(Closing, Texts):
             params=self.slot.params(settings),
             settings=settings,
             stats=running.stats,
-            shared_cache=cache.texts > 1,
-            cache_tokens=cache.texts * cache.n_cells,
+            shared_cache=cache.params.texts > 1,
+            cache_tokens=cache.params.texts * cache.n_cells,
         )
 
     def _free(self) -> None:

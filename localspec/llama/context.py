@@ -1,6 +1,7 @@
 """Context: one KV cache of a model, with one text or several in it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import llama_cpp
@@ -9,12 +10,11 @@ from localspec.errors import DeviceError, LocalspecError, ModelLoadError
 from localspec.llama import moves
 from localspec.llama.batch import Batch, require_at_most
 from localspec.llama.computation import compute
-from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, context_params, new_context
+from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, ContextParams, new_context
 from localspec.llama.hidden_states import HiddenStates, output_wanted
 from localspec.llama.logits import Logits
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
-from localspec.llama.rope import UNSCALED, RopeScaling
 from localspec.llama.sequence import KVSequence, sequence_of
 from localspec.speculation.draft import MAX_DEPTH
 from localspec.speculation.passes import Pass, Scores
@@ -27,14 +27,8 @@ _UNEQUAL = "passes of unequal rows cannot share a decode of this model; compute 
 class Context:
     """A KV cache of a model; `new_sequence` gives a place in it to one text.
 
-    n_ctx: the most tokens of one text. texts: how many texts there is room for. branches: how many
-    further branches, beside the first of each, drafts may have, those of all texts together; 0
-    where only chains are scored. threads: CPU threads. flash_attention: None lets the library
-    decide. kv_type: ggml's, of keys and values or both. swa_full: whether layers with a sliding
-    window keep the whole text; else their cells are used again behind the window, in an order that
-    depends on which drafts were rejected, and attention adds in the order of the cells. snapshots:
-    how many tokens of a pass a recurrent model can roll back without a checkpoint, if the library
-    supports that. ubatch: the most rows computed at once; None: the usual number. rope: see there.
+    params: what it was made with, with what has changed since: texts, threads, and branches, which
+    are 0 where it can score only chains.
 
     n_cells: the most tokens of one text, padding of a pass included. rollback: how texts can be cut
     back. splits_unequal: whether the library computes passes of different numbers of rows one after
@@ -53,34 +47,15 @@ class Context:
     reads_again = True
     sequence_type = KVSequence
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        n_ctx: int,
-        threads: int,
-        texts: int = 1,
-        branches: int = 0,
-        flash_attention: bool | None = None,
-        kv_type: int | tuple[int, int] = llama_cpp.GGML_TYPE_F16,
-        swa_full: bool = False,
-        snapshots: int = 0,
-        ubatch: int | None = None,
-        rope: RopeScaling = UNSCALED,
-    ) -> None:
-        self.model, self.snapshots, self.rope = model, snapshots, rope
+    def __init__(self, model: Model, params: ContextParams) -> None:
+        self.model, self.params = model, params
         self.n_vocab = model.n_vocab
+        self.n_cells, self.chunk = params.n_ctx, params.ubatch or self.chunk
         self.rollback = Rollback.PARTIAL
-        self.n_cells, self._n_ctx, self.texts, self.branches = n_ctx, n_ctx, texts, branches
         self.head_contexts: list[Context] = []
         self.has_failed, self.failures, self.renewals = False, 0, 0
-        self._shared: dict[str, Any] = {"flash_attention": flash_attention, "kv_type": kv_type}
-        self._shared |= {"swa_full": swa_full, "rope": rope}
-        self._options = {**self._shared, "threads": threads, "snapshots": snapshots}
-        self._options["ubatch"] = ubatch
-        self.ubatch, self.chunk = ubatch, ubatch or self.chunk
         self.sequences: list[KVSequence] = []
-        self._handle: Any = self.new_handle(texts)
+        self._handle: Any = self.new_handle(params.texts)
         self._set_up()
         try:
             self._probe_rollback()
@@ -88,7 +63,7 @@ class Context:
             self.close()
             raise
         if self.rollback is not Rollback.PARTIAL or model.sliding_window:
-            self.branches = 0
+            self.params = replace(self.params, branches=0)
 
     @property
     def handle(self) -> Any:
@@ -110,7 +85,7 @@ class Context:
     @property
     def window(self) -> int:
         """The size of the sliding window in tokens, behind which cells are used again; 0: none."""
-        return 0 if self._shared["swa_full"] else self.model.sliding_window
+        return 0 if self.params.swa_full else self.model.sliding_window
 
     @property
     def splits_unequal(self) -> bool:
@@ -119,16 +94,18 @@ class Context:
 
     def set_threads(self, threads: int) -> None:
         """Compute with so many CPU threads from the next decode on."""
-        self._options["threads"] = threads
+        self.params = replace(self.params, threads=threads)
         if self._handle:
             llama_cpp.llama_set_n_threads(self._handle, threads, threads)
 
     def new_sequence(self) -> KVSequence:
         """Give a place to another text. Raises LocalspecError if all places are taken."""
         taken = {sequence.seq_id for sequence in self.sequences}
-        seq_id = next((each for each in range(self.texts) if each not in taken), None)
+        seq_id = next((each for each in range(self.params.texts) if each not in taken), None)
         if seq_id is None:
-            raise LocalspecError(f"all {self.texts} places of this context are taken; close a text")
+            raise LocalspecError(
+                f"all {self.params.texts} places of this context are taken; close a text"
+            )
         sequence = self.sequence_type(self, Memory(self, seq_id, self.window, self.rollback))
         self.sequences.append(sequence)
         return sequence
@@ -139,7 +116,7 @@ class Context:
         No scores may be in use. Raises ModelLoadError, and changes nothing, if the new cache does
         not fit in memory beside the old one; raises LocalspecError for too many texts.
         """
-        if texts + self.branches > MAX_IDS:
+        if texts + self.params.branches > MAX_IDS:
             raise LocalspecError(f"{texts} texts are too many; a context holds {MAX_IDS} at most")
         moves.resize(self, texts)
 
@@ -154,18 +131,14 @@ class Context:
                 left[-1].memory.move(copy)
                 left.pop()
         finally:
-            self._handle, self.texts = handle, texts
+            self._handle, self.params = handle, replace(self.params, texts=texts)
             self._set_up()
             for sequence in left:
                 sequence.memory.move(None)
 
     def places_beside(self, texts: int) -> int:
         """How many texts a head has room for beside so many of its target."""
-        return self.texts
-
-    def shape(self, threads: int) -> dict[str, Any]:
-        """The arguments for a context that reads this cache. threads: of its own."""
-        return {**self._shared, "threads": threads, "n_ctx": self._n_ctx}
+        return self.params.texts
 
     def leave(self, sequence: KVSequence) -> None:
         """Remove a text; the context is freed with the last one."""
@@ -195,7 +168,7 @@ class Context:
         return (
             sum(map(self.rows_of, passes)) <= most
             and sum(each.wanted for each in passes) <= OUTPUT_ROWS
-            and branches <= self.branches
+            and branches <= self.params.branches
         )
 
     def decode(self, passes: Sequence[Pass]) -> list[Scores]:
@@ -258,7 +231,7 @@ class Context:
     def _fill_batch(self, passes: Sequence[Pass], sequences: Sequence[KVSequence]) -> int:
         """Put the rows of all passes into the batch; return the number of padding rows."""
         self._begin_batch(passes)
-        free = self._free_branches() if self.branches else []
+        free = self._free_branches() if self.params.branches else []
         for requested, sequence in zip(passes, sequences, strict=True):
             sequence.prepare(requested)
             sequence.add_rows(requested, self._batch, free)
@@ -276,7 +249,7 @@ class Context:
         branches = sum(sequence_of(each).branches_of(each) for each in passes)
         require_at_most(sum(each.wanted for each in passes), OUTPUT_ROWS, "rows with logits")
         require_at_most(sum(rows), self.chunk, "rows")
-        require_at_most(branches, self.branches, "further branches of drafts")
+        require_at_most(branches, self.params.branches, "further branches of drafts")
         if self.rollback is Rollback.BOUNDED and len(set(rows)) > 1:
             raise LocalspecError(_UNEQUAL)
 
@@ -287,7 +260,8 @@ class Context:
     def _free_branches(self) -> list[int]:
         """The sequence ids of branches that no text uses."""
         used = {branch for sequence in self.sequences for branch in sequence.branch_ids}
-        return [each for each in range(self.texts, self.texts + self.branches) if each not in used]
+        first = self.params.texts
+        return [each for each in range(first, first + self.params.branches) if each not in used]
 
     def _pad(self, passes: Sequence[Pass], last: KVSequence) -> int:
         """Add padding rows to the text whose rows are the last; return how many."""
@@ -308,8 +282,8 @@ class Context:
 
     def _timed_run(self) -> float:
         """Compute the batch; return the seconds."""
-        run, rows, threads = self._run_batch, len(self._batch), self._options["threads"]
-        kind = (type(self), self.model.path, self._n_ctx, rows)
+        run, rows, threads = self._run_batch, len(self._batch), self.params.threads
+        kind = (type(self), self.model.path, self.params.n_ctx, rows)
         try:
             return compute(run, self.model, self.handle, rows=rows, kind=kind, threads=threads)
         except DeviceError:
@@ -353,10 +327,10 @@ class Context:
 
     def new_handle(self, texts: int, target: Any = None) -> Any:
         """Make the library's context. target: for a head, that of its target if it is another."""
-        return new_context(self.model, self._params(texts))
+        return new_context(self.model, self._library_params(texts))
 
-    def _params(self, texts: int) -> Any:
-        return context_params(self._n_ctx, texts=texts, branches=self.branches, **self._options)
+    def _library_params(self, texts: int) -> Any:
+        return replace(self.params, texts=texts).for_library()
 
     def free(self) -> None:
         """Free the library's context; `begin_anew` makes another."""
@@ -367,7 +341,7 @@ class Context:
 
     def begin_anew(self) -> None:
         """Make the library's context anew; texts are evaluated again with their next passes."""
-        self._handle = self.new_handle(self.texts)
+        self._handle = self.new_handle(self.params.texts)
         self.renewals += 1
         self._set_up()
         for sequence in self.sequences:
@@ -375,9 +349,10 @@ class Context:
         self.has_failed = False  # at last: an interrupt before leaves all of this to the next pass
 
     def _set_up(self) -> None:
-        self.n_cells = min(self._n_ctx, int(llama_cpp.llama_n_ctx(self._handle)) // self.texts)
+        texts, n_ctx = self.params.texts, int(llama_cpp.llama_n_ctx(self._handle))
+        self.n_cells = min(self.params.n_ctx, n_ctx // texts)
         self._memory = llama_cpp.llama_get_memory(self._handle)
-        self._batch = Batch(self.chunk + MAX_DEPTH, self.texts + self.branches)
+        self._batch = Batch(self.chunk + MAX_DEPTH, texts + self.params.branches)
         self.hidden = HiddenStates(self._handle)
         self._logits = Logits(self._handle, self.n_vocab)
 
@@ -396,5 +371,5 @@ class Context:
 
 
 def single_sequence(model: Model, **options: Any) -> KVSequence:
-    """A text in a context of its own, which is freed with it. options: those of Context."""
-    return Context(model, **options).new_sequence()
+    """A text in a context of its own, which is freed with it. options: those of ContextParams."""
+    return Context(model, ContextParams(**options)).new_sequence()

@@ -100,7 +100,7 @@ class KVSequence(Closing):
     @property
     def branches(self) -> int:
         """The most branches of a tree of drafted tokens; 1 where only chains are scored."""
-        return 1 if self.is_uniform else 1 + self.context.branches
+        return 1 if self.is_uniform else 1 + self.context.params.branches
 
     def set_width(self, least_rows: int, *, is_uniform: bool = False) -> None:
         """Set `least_rows` and `is_uniform`."""

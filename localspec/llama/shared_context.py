@@ -8,6 +8,7 @@ Where the library makes such a context, it empties the target's cache: its texts
 and put back. On such a context, it ignores every cut and copy.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from localspec.errors import DeviceError, LocalspecError
@@ -28,8 +29,9 @@ class SharedContext(HeadContext):
     """
 
     def __init__(self, model: Model, *, target: Context, threads: int) -> None:
+        params = replace(target.params, threads=threads, branches=0, snapshots=0, ubatch=None)
         with emptied(target):
-            super().__init__(model, target=target, texts=target.texts, **target.shape(threads))
+            super().__init__(model, params, target=target)
 
     def sequence_beside(self, text: KVSequence) -> "SharedSequence":
         """The head's place in a text of the target."""
@@ -41,15 +43,15 @@ class SharedContext(HeadContext):
         """The head has a place for every text of its target."""
         return texts
 
-    def _params(self, texts: int) -> Any:
+    def _library_params(self, texts: int) -> Any:
         # A decode has one row of each text at most: buffers are small.
-        params = super()._params(texts)
+        params = super()._library_params(texts)
         params.n_batch = params.n_ubatch = params.n_outputs_max = texts
         return params
 
     def move_to(self, handle: Any, texts: int) -> None:
         """The texts are copied with the target's cache."""
-        self._handle, self.texts = handle, texts
+        self._handle, self.params = handle, replace(self.params, texts=texts)
         self._set_up()
 
     def renew(self) -> None:

@@ -155,12 +155,12 @@ class LoadedDrafter:
         if self.head:
             # A head's cache is closed with the cache of its target.
             if beside and beside.context in target.context.head_contexts:
-                place = place_beside(beside, runtime, header, self.kv_type)
+                place = place_beside(beside, header)
                 if place:
                     return place
         elif beside:
-            return sequence_beside(beside, runtime, header, self.kv_type).sequence
-        if (texts := target.context.texts) > 1:
+            return sequence_beside(beside, header).sequence
+        if (texts := target.context.params.texts) > 1:
             with suppress(ModelLoadError):  # without room for all of them, it grows later
                 return self._cache_for(texts, model, header, target, runtime)
         return self._cache_for(1, model, header, target, runtime)
