@@ -9,6 +9,7 @@ import llama_cpp
 from localspec.errors import DeviceError, LocalspecError, ModelLoadError
 from localspec.llama import moves
 from localspec.llama.batch import Batch, require_at_most
+from localspec.llama.cached_text import CachedText
 from localspec.llama.computation import compute
 from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, ContextParams, new_context
 from localspec.llama.hidden_states import HiddenStates, output_wanted
@@ -140,7 +141,7 @@ class Context:
         """How many texts a head has room for beside so many of its target."""
         return self.params.texts
 
-    def leave(self, sequence: KVSequence) -> None:
+    def leave(self, sequence: CachedText) -> None:
         """Remove a text; the context is freed with the last one."""
         if sequence in self.sequences:
             self.sequences.remove(sequence)
