@@ -7,10 +7,10 @@ import llama_cpp
 import numpy as np
 
 from localspec.errors import DeviceError, LocalspecError
-from localspec.llama import moves
 from localspec.llama.context import Context
 from localspec.llama.context_params import ContextParams, new_context
 from localspec.llama.hidden_states import HiddenStates
+from localspec.llama.kv_cache import KVCache
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence, sequence_of
 from localspec.speculation.passes import Pass, Scores
@@ -69,7 +69,7 @@ class HeadContext(Context):
         model: Model,
         params: ContextParams,
         *,
-        target: Context,
+        target: KVCache[KVSequence],
         encoder_width: int = 0,
         chained: bool = False,
     ) -> None:
@@ -113,14 +113,14 @@ class HeadContext(Context):
             self._target.renew()
         if self.has_failed:
             self.free()
-            moves.begin_anew(self)
+            self.begin_anew()
 
-    def begin_anew(self) -> None:
+    def _begin_anew(self) -> None:
         # First, as an interrupt may come at any place.
         for sequence in self.sequences:
             if isinstance(sequence, HeadSequence):
                 sequence.lose()
-        super().begin_anew()
+        super()._begin_anew()
 
     def _require_widths(self, passes: Sequence[Pass]) -> None:
         """Raise LocalspecError for rows of another width, which the library would read beyond."""

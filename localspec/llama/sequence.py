@@ -1,7 +1,7 @@
 """KV sequence: one text in a context: how it is extended, and how drafts for it are scored."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,11 @@ from localspec.errors import LocalspecError
 from localspec.llama.batch import Batch, require_at_most
 from localspec.llama.cached_text import CLOSED, CachedText
 from localspec.llama.context_params import ATTENTION_STEP, OUTPUT_ROWS
+from localspec.llama.kv_cache import KVCache
 from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.tree import Tree
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.passes import Pass, Scores, draft_pass
-
-if TYPE_CHECKING:
-    from localspec.llama.context import Context
 
 # A pass over a draft also evaluates up to this many missing tokens; more get their own pass.
 _MAX_REPLAYED = 8
@@ -37,9 +35,9 @@ class KVSequence(CachedText):
     the cache at once, where it can be. wants_padding: whether it gets logits, as equal passes do.
     """
 
-    context: "Context"
+    context: "KVCache[KVSequence]"
 
-    def __init__(self, context: "Context", memory: Memory) -> None:
+    def __init__(self, context: "KVCache[KVSequence]", memory: Memory) -> None:
         super().__init__(context, memory)
         self.n_vocab = context.n_vocab
         self.chunk = context.chunk

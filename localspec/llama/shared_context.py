@@ -13,10 +13,9 @@ from typing import Any
 
 from localspec.errors import DeviceError, LocalspecError
 from localspec.llama.batch import Batch
-from localspec.llama.context import Context
 from localspec.llama.head_context import HeadContext
+from localspec.llama.kv_cache import KVCache
 from localspec.llama.model import Model
-from localspec.llama.moves import begin_anew, emptied
 from localspec.llama.rollback import Memory
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.passes import Pass
@@ -28,9 +27,9 @@ class SharedContext(HeadContext):
     model: the head. target: its target's context. threads: CPU threads.
     """
 
-    def __init__(self, model: Model, *, target: Context, threads: int) -> None:
+    def __init__(self, model: Model, *, target: KVCache[KVSequence], threads: int) -> None:
         params = replace(target.params, threads=threads, branches=0, snapshots=0, ubatch=None)
-        with emptied(target):
+        with target.emptied():
             super().__init__(model, params, target=target)
 
     def sequence_beside(self, text: KVSequence) -> "SharedSequence":
@@ -62,9 +61,9 @@ class SharedContext(HeadContext):
         if self._target.has_failed:
             name = self.model.path.name
             raise DeviceError(f"the device has failed, and {name} waits for its target")
-        with emptied(self._target):
+        with self._target.emptied():
             self.free()
-            begin_anew(self)
+            self.begin_anew()
 
     def _timed_run(self) -> float:
         try:

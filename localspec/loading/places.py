@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from localspec.errors import DeviceError, ModelLoadError, WorkerError
 from localspec.gguf import long_rope
 from localspec.gguf.reader import Header, read_header
-from localspec.llama.context import MAX_IDS, Context
 from localspec.llama.head_context import HeadContext
+from localspec.llama.kv_cache import MAX_IDS, KVCache
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import context_with
 from localspec.memory.available import HOST, FreeMemory, Shortage, free_memory
@@ -139,7 +139,7 @@ def _place_beside(other: KVSequence, memory: _Memory) -> Place | None:
     return None
 
 
-def _head_contexts_bytes(context: Context) -> Counter[str]:
+def _head_contexts_bytes(context: KVCache[KVSequence]) -> Counter[str]:
     """Estimate the bytes of the caches of heads, which are made anew with that of their target.
 
     By device.
@@ -153,7 +153,7 @@ def _head_contexts_bytes(context: Context) -> Counter[str]:
     return needed
 
 
-def _sizes(context: Context, header: Header) -> ContextSizes:
+def _sizes(context: KVCache[KVSequence], header: Header) -> ContextSizes:
     """The sizes of contexts of the same model. header: of its file."""
     mtp = isinstance(context, HeadContext) and context.is_mtp
     return ContextSizes(context.model.path, header, context.model.placement, mtp=mtp)

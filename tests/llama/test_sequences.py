@@ -23,8 +23,9 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from localspec.errors import LocalspecError
-from localspec.llama.context import CHUNK, MAX_IDS, OUTPUT_ROWS, Context
-from localspec.llama.context_params import ContextParams
+from localspec.llama.context import Context
+from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, ContextParams
+from localspec.llama.kv_cache import MAX_IDS
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.sequence import KVSequence

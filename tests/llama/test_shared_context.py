@@ -264,7 +264,7 @@ MISTAKES = {
     "a context too small": Edit(
         SharedContext.places_beside, "return texts", "return max(1, texts - 1)"
     ),
-    "texts that are lost": Edit(SharedContext.__init__, "with emptied(target):", "if True:"),
+    "texts that are lost": Edit(SharedContext.__init__, "with target.emptied():", "if True:"),
 }
 
 

@@ -16,10 +16,10 @@ from localspec import Engine, Session
 from localspec.conversation.events import Notice
 from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.gguf.check import check_generative
-from localspec.llama import moves
 from localspec.llama.context import Context
 from localspec.llama.context_params import ContextParams
 from localspec.llama.dry_run import ContextMemory, DryModel
+from localspec.llama.kv_cache import KVCache
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.loading import places
 from localspec.memory.available import HOST, FreeMemory
@@ -85,7 +85,7 @@ def test_a_cache_for_as_many_texts_as_are_meant_never_grows(
     prompts, settings = ["List files by size", "def f", "a b a b"], {"max_tokens": 20, "seed": 3}
     with localspec.load(draft=draft, context=N_CTX, threads=1) as alone:
         expected = [alone.generate(each, **settings).token_ids for each in prompts]
-    monkeypatch.setattr(moves, "resize", Mock(side_effect=AssertionError("it grows")))
+    monkeypatch.setattr(KVCache, "resize", Mock(side_effect=AssertionError("it grows")))
     with localspec.load(draft=draft, context=N_CTX, threads=1, texts=3) as engine:
         drafting = engine.drafter_set.sequences.values()
         assert [each.context.params.texts for each in (engine.slot.target, *drafting)] == [3] * (
