@@ -273,9 +273,10 @@ class RuntimeConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """The arguments of `engine.load`, checked, and its files, read.
+    """What to load: the arguments of `engine.load`, checked, and its files, read.
 
-    weights: the target of another engine, which is shared if it can be; that engine frees it.
+    weights: the target of another engine of the same file, which is shared if it has the heads
+    inside that the drafters need; that engine lives longer, and frees it. The two take turns.
     texts: for how many texts at once caches get room, where they share one and as many fit.
     memory_faults: how often memory has run out while texts were written; so many of the largest
     plans of what it is used for are passed over. chat_template: stands for the target's own.
