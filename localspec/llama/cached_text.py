@@ -18,7 +18,7 @@ LEAST_SAVED = 32
 
 
 class Company(Owner, Protocol):
-    """The context of a text, with the texts beside it; as in Context."""
+    """The context of a text, with the texts beside it; as in KVCache."""
 
     n_cells: int
     has_failed: bool

@@ -21,10 +21,10 @@ from localspec.speculation.passes import Pass, Scores
 
 # The library's limit of sequence ids in one context.
 MAX_IDS = 256
-Text = TypeVar("Text", bound=CachedText)
+_Text = TypeVar("_Text", bound=CachedText)
 
 
-class KVCache(ABC, Generic[Text]):
+class KVCache(ABC, Generic[_Text]):
     """A KV cache of a model; `new_sequence` gives a place in it to one text.
 
     params: what it was made with, with what has changed since: texts, threads, and branches, which
@@ -45,16 +45,16 @@ class KVCache(ABC, Generic[Text]):
     chunk = CHUNK
     block_size = 0
     reads_again = True
-    sequence_type: type[Text]
+    sequence_type: type[_Text]
 
     def __init__(self, model: Model, params: ContextParams) -> None:
         self.model, self.params = model, params
         self.n_vocab = model.n_vocab
         self.n_cells, self.chunk = params.n_ctx, params.ubatch or self.chunk
         self.rollback = Rollback.PARTIAL
-        self.head_contexts: list[KVCache[Text]] = []
+        self.head_contexts: list[KVCache[_Text]] = []
         self.has_failed, self.failures, self.renewals = False, 0, 0
-        self.sequences: list[Text] = []
+        self.sequences: list[_Text] = []
         self._handle: Any = self.new_handle(params.texts)
         self._set_up()
 
@@ -95,14 +95,12 @@ class KVCache(ABC, Generic[Text]):
         if self._handle:
             llama_cpp.llama_set_n_threads(self._handle, threads, threads)
 
-    def new_sequence(self) -> Text:
+    def new_sequence(self) -> _Text:
         """Give a place to another text. Raises LocalspecError if all places are taken."""
-        taken = {sequence.seq_id for sequence in self.sequences}
-        seq_id = next((each for each in range(self.params.texts) if each not in taken), None)
+        taken, places = {sequence.seq_id for sequence in self.sequences}, self.params.texts
+        seq_id = next((each for each in range(places) if each not in taken), None)
         if seq_id is None:
-            raise LocalspecError(
-                f"all {self.params.texts} places of this context are taken; close a text"
-            )
+            raise LocalspecError(f"all {places} places of this context are taken; close a text")
         sequence = self.sequence_type(self, Memory(self, seq_id, self.window, self.rollback))
         self.sequences.append(sequence)
         return sequence
@@ -116,14 +114,13 @@ class KVCache(ABC, Generic[Text]):
         """
         if texts + self.params.branches > MAX_IDS:
             raise LocalspecError(f"{texts} texts are too many; a context holds {MAX_IDS} at most")
-        caches = (self, *self.head_contexts)
-        for each in caches:
+        for each in (self, *self.head_contexts):
             if each.has_failed:
                 each.renew()
         with ExitStack() as undo:
             handle = self.new_handle(texts)
             undo.callback(llama_cpp.llama_free, handle)
-            moves: list[tuple[KVCache[Text], Any, int]] = [(self, handle, texts)]
+            moves: list[tuple[KVCache[_Text], Any, int]] = [(self, handle, texts)]
             for head in self.head_contexts:
                 places = head.places_beside(texts)
                 moves.append((head, head.new_handle(places, handle), places))

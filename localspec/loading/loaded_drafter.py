@@ -55,7 +55,7 @@ class LoadedDrafter:
     header: of the model's file. kv_type: the type of the keys and values in its caches. head: what
     a head reads of its target. inside: whether the model is the target's, which has the heads.
     matrices: a head that needs no cache. translation: between the vocabularies of target and
-    drafter; None if they are the same. rope: as in Context.
+    drafter; None if they are the same. rope: as in ContextParams.
     """
 
     spec: DrafterSpec

@@ -52,7 +52,7 @@ def write_family(path: Path, family: str) -> Path:
 
 
 def context_of(model: Model, kind: str, **options: Any) -> KVSequence:
-    """A context of one of KINDS. options: of Context, instead of those that serve best.
+    """A context of one of KINDS. options: of ContextParams, instead of those that serve best.
 
     Those are where what is computed depends least on the width of the passes.
     """
