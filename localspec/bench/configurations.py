@@ -7,14 +7,14 @@ from pathlib import Path
 
 from localspec.bench.prompt_sets import Task
 from localspec.drafters.model_free import MODEL_FREE
-from localspec.drafters.spec import AUTO, NONE, DraftOption
+from localspec.drafters.spec import AUTO, NONE, DraftOption, DraftRequest, parse_draft
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load_with
 from localspec.engine.prompt import TextPrompt
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelLoadError
 from localspec.gguf.heads import MTP
 from localspec.gguf.reader import read_header
-from localspec.loading.config import RuntimeConfig
+from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.memory.estimate import default_context
 from localspec.models import registry
 from localspec.models.locate import require_file
@@ -111,7 +111,7 @@ class Sweep:
         runtime = replace(runtime, context=context)
         with ExitStack() as stack:
             alone = replace(runtime, drafter_placement=None)
-            plain = stack.enter_context(load_with(target, [NONE], alone))
+            plain = stack.enter_context(load_with(EngineConfig(target, DraftRequest(), alone)))
             # Otherwise each would choose its own number on a busy machine.
             plain.keep_threads()
             runtime = replace(runtime, most_threads=plain.threads)
@@ -122,7 +122,9 @@ class Sweep:
                 if draft == NONE:
                     continue
                 try:
-                    engine = load_with(target, self.choices(draft), runtime, beside=plain)
+                    choices = parse_draft(self.choices(draft))
+                    config = EngineConfig(target, choices, runtime, weights=plain.model)
+                    engine = load_with(config)
                 except (DrafterMismatchError, ModelLoadError) as error:
                     if not self._is_optional(draft):
                         raise

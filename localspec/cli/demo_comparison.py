@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from localspec.bench.runner import warm_up
-from localspec.drafters.spec import DraftOption
+from localspec.drafters.spec import DraftOption, DraftRequest, parse_draft
 from localspec.engine.engine import Engine, load_with
 from localspec.engine.generation import Generation, Token
 from localspec.engine.prompt import Prompt
-from localspec.loading.config import RuntimeConfig
+from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.utils.tokens import common_prefix
 
 
@@ -44,12 +44,14 @@ class Comparison(AbstractContextManager["Comparison"]):
     def __init__(self, target: Path, drafter: Path, **runtime: Any) -> None:
         with ExitStack() as stack:
             config = RuntimeConfig.of(**runtime)
-            plain = stack.enter_context(load_with(target, "none", config))
+            alone = EngineConfig(target, DraftRequest(), config)
+            plain = stack.enter_context(load_with(alone))
             # Otherwise each would choose its own number on a busy machine.
             plain.keep_threads()
             config = replace(config, most_threads=plain.threads)
             drafts: list[DraftOption] = ["suffix", drafter]
-            speculative = stack.enter_context(load_with(target, drafts, config, beside=plain))
+            further = EngineConfig(target, parse_draft(drafts), config, weights=plain.model)
+            speculative = stack.enter_context(load_with(further))
             self._engines = stack.pop_all()
         self.plain = Decoding("plain", plain)
         self.speculative = Decoding("localspec", speculative)

@@ -7,10 +7,11 @@ from time import monotonic
 from localspec.cli.main import explaining_errors
 from localspec.cli.output import Output, show_log_as_notes
 from localspec.cli.serve import ServeRequest
+from localspec.drafters.spec import parse_draft
 from localspec.engine.engine import load_with
 from localspec.errors import LocalspecError, ModelNotFoundError
 from localspec.llama import library
-from localspec.loading.config import RuntimeConfig
+from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.memory.available import free_memory
 from localspec.models.pair_finder import pair_of
 from localspec.sampling.params import SamplingParams
@@ -67,13 +68,15 @@ def _serve(asked: ServeRequest, report: Report, memory_faults: int) -> None:
 
 def _loaded(asked: ServeRequest, memory_faults: int) -> Service:
     engine = load_with(
-        asked.model,
-        asked.draft,
-        RuntimeConfig.of(**asked.runtime),
-        copied_texts=asked.copied_texts,
-        texts=asked.parallel,
-        memory_faults=memory_faults,
-        chat_template=asked.chat_template,
+        EngineConfig(
+            asked.model,
+            parse_draft(asked.draft),
+            RuntimeConfig.of(**asked.runtime),
+            copied_texts=tuple(asked.copied_texts),
+            texts=asked.parallel,
+            memory_faults=memory_faults,
+            chat_template=asked.chat_template,
+        )
     )
     try:
         path = engine.model.path

@@ -268,7 +268,7 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
             tools=self._tools,
             options=options,
             began=self.conversation.began,
-            rotations=self._slot.target.context.rope.in_words,
+            rotations=self._slot.target.context.params.rope.in_words,
         )
         return self._cached_transcript
 

@@ -138,7 +138,7 @@ def audit(engine: Engine, recorded: Recorded) -> Report:
         engine.slot.new_context(settings, n_ctx) as plain,
         engine.slot.new_context(settings, n_ctx) as stepped,
     ):
-        most = most_texts(engine.slot.loaded.header, n_ctx, stepped.context.branches)
+        most = most_texts(engine.slot.loaded.header, n_ctx, stepped.context.params.branches)
         for scored in _score_again(recorded, sampler, plain, stepped, may_share=most > 1):
             scored_tokens += 1
             difference = max(difference, scored.difference)

@@ -7,7 +7,7 @@ from time import perf_counter
 from weakref import finalize
 
 from localspec.control.pass_costs import PassCosts
-from localspec.drafters.spec import DraftOption, DraftRequest, parse_draft
+from localspec.drafters.spec import DraftOption, parse_draft
 from localspec.engine.generation import Generation
 from localspec.engine.recipe import Recipe
 from localspec.engine.scheduler import Scheduler
@@ -42,30 +42,15 @@ class Engine(Closing, Texts):
     prompt shares with the text before is not evaluated again. For a conversation, use a `Session`.
     """
 
-    def __init__(
-        self,
-        model: str | Path | None,
-        draft: DraftRequest,
-        runtime: RuntimeConfig,
-        *,
-        remember: bool = False,
-        copied_texts: Sequence[str] = (),
-        weights: Model | None = None,
-        texts: int = 1,
-        memory_faults: int = 0,
-        chat_template: str | None = None,
-    ) -> None:
+    def __init__(self, config: EngineConfig) -> None:
         began = perf_counter()
-        copied = tuple(copied_texts)
-        self._config = EngineConfig(
-            model, draft, runtime, remember, copied, weights, texts, memory_faults, chat_template
-        )
+        self._config = config
         self.scheduler = Scheduler()
         self.lock = self.scheduler.lock
         slots = Slots(load_models(self._config), self.scheduler)
         super().__init__(slots, load_seconds=perf_counter() - began)
         # Runs when the engine is garbage-collected without `close`; a text holds its engine.
-        self._forgotten = finalize(self, slots.free_forgotten, weights)
+        self._forgotten = finalize(self, slots.free_forgotten, config.weights)
         self._forgotten.atexit = False
 
     def __repr__(self) -> str:
@@ -229,8 +214,8 @@ class Engine(Closing, Texts):
             params=self.slot.params(settings),
             settings=settings,
             stats=running.stats,
-            shared_cache=cache.texts > 1,
-            cache_tokens=cache.texts * cache.n_cells,
+            shared_cache=cache.params.texts > 1,
+            cache_tokens=cache.params.texts * cache.n_cells,
         )
 
     def _free(self) -> None:
@@ -342,47 +327,19 @@ def load(
     )
     texts = require("texts", texts, 1, 1024)
     further = (copied_texts,) if isinstance(copied_texts, str) else tuple(copied_texts)
+    copied, template = (*read_texts(copy_from), *further), read_template(chat_template)
+    drafting = parse_draft(draft)
     return load_with(
-        model,
-        draft,
-        runtime,
-        remember=remember,
-        copied_texts=(*read_texts(copy_from), *further),
-        texts=texts,
-        chat_template=read_template(chat_template),
+        EngineConfig(
+            model, drafting, runtime, remember, copied, texts=texts, chat_template=template
+        )
     )
 
 
-def load_with(
-    model: str | Path | None,
-    draft: DraftOption | Sequence[DraftOption],
-    runtime: RuntimeConfig,
-    *,
-    remember: bool = False,
-    copied_texts: Sequence[str] = (),
-    beside: Engine | None = None,
-    texts: int = 1,
-    memory_faults: int = 0,
-    chat_template: str | None = None,
-) -> Engine:
-    """Load as `load` does, with options that were checked, and files that were read.
-
-    beside: an engine of the same file that lives longer; its weights are used by both, if they
-    have the heads inside that the drafters need. The two take turns. memory_faults: as in
-    EngineConfig.
-    """
+def load_with(config: EngineConfig) -> Engine:
+    """Load as `load` does, with options that were checked, and files that were read."""
     library.clear_pending_interrupt()
-    engine = Engine(
-        model,
-        parse_draft(draft),
-        runtime,
-        remember=remember,
-        copied_texts=copied_texts,
-        weights=beside.model if beside else None,
-        texts=texts,
-        memory_faults=memory_faults,
-        chat_template=chat_template,
-    )
+    engine = Engine(config)
     try:
         library.raise_pending_interrupt()
     except KeyboardInterrupt:

@@ -91,7 +91,7 @@ class Slot:
         A drafter that reads hidden rows needs those of the whole prompt.
         """
         reads = any(isinstance(each, HiddenReader) for each in self.loaded.drafter_set.drafters)
-        return self.target.context.texts > 1 and not reads
+        return self.target.context.params.texts > 1 and not reads
 
     def start(
         self,
@@ -139,7 +139,7 @@ class Slot:
             quick_first_token=True,
             clock=self.scheduled.clock,
             # What was chosen for how a place copies weights costs as much for fewer rows.
-            chunk=partial(self.scheduled.chunk, target.context.ubatch),
+            chunk=partial(self.scheduled.chunk, target.context.params.ubatch),
         )
         generation = Generation(
             loop,
@@ -281,9 +281,9 @@ class Slot:
     def _origin(self, cache: SlotCache) -> dict[str, object]:
         """The properties that must be equal for a saved KV cache to be usable."""
         context = cache.sequence.context
-        rotated = long_rope.properties(self.loaded.header, context.texts * context.n_cells)
+        rotated = long_rope.properties(self.loaded.header, context.params.texts * context.n_cells)
         # Of a head, both: what it keeps is made of the target's rows.
-        ropes = [each.rope.options for each in (self.target.context, context)]
+        ropes = [each.params.rope.options for each in (self.target.context, context)]
         if any(ropes):
             rotated["rope scaling"] = ropes
         return rotated | {

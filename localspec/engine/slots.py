@@ -9,7 +9,6 @@ from localspec.engine.scheduler import Scheduler
 from localspec.engine.slot import Slot
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
 from localspec.llama import compute_thread
-from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.loading.loader import LoadedModels
 from localspec.loading.thread_change import thread_change
@@ -48,10 +47,11 @@ class Slots:
     @property
     def failures(self) -> str | None:
         """Say how often a device has failed, and where; None where none has."""
-        drafting: dict[Context, str] = {}
-        for slot in self.all:
-            for name, sequence in slot.loaded.drafter_set.sequences.items():
-                drafting[sequence.context] = f" while {name} drafted"
+        drafting = {
+            sequence.context: f" while {name} drafted"
+            for slot in self.all
+            for name, sequence in slot.loaded.drafter_set.sequences.items()
+        }
         where = {slot.target.context: "" for slot in self.all} | drafting
         failed = [
             f"{'once' if each.failures == 1 else f'{each.failures} times'}{words}"

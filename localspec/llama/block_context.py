@@ -65,8 +65,8 @@ class BlockContext(HeadContext):
             self._batch.repeat_positions()
         return super()._run_batch()
 
-    def _params(self, texts: int) -> Any:
-        params = super()._params(texts)
+    def _library_params(self, texts: int) -> Any:
+        params = super()._library_params(texts)
         # The library reserves the logits of a whole micro-batch.
         params.n_batch = params.n_ubatch = self.chunk
         return params

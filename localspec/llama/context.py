@@ -1,187 +1,39 @@
-"""Context: one KV cache of a model, with one text or several in it."""
+"""Context: one KV cache of a model, and the passes of the texts in it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import llama_cpp
 
 from localspec.errors import DeviceError, LocalspecError, ModelLoadError
-from localspec.llama import moves
-from localspec.llama.batch import Batch, require_at_most
+from localspec.llama.batch import require_at_most
 from localspec.llama.computation import compute
-from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, context_params, new_context
-from localspec.llama.hidden_states import HiddenStates, output_wanted
-from localspec.llama.logits import Logits
+from localspec.llama.context_params import OUTPUT_ROWS, ContextParams
+from localspec.llama.hidden_states import output_wanted
+from localspec.llama.kv_cache import KVCache
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
-from localspec.llama.rope import UNSCALED, RopeScaling
 from localspec.llama.sequence import KVSequence, sequence_of
-from localspec.speculation.draft import MAX_DEPTH
 from localspec.speculation.passes import Pass, Scores
 
-# The library's limit of sequence ids in one context.
-MAX_IDS = 256
 _UNEQUAL = "passes of unequal rows cannot share a decode of this model; compute one after the other"
 
 
-class Context:
-    """A KV cache of a model; `new_sequence` gives a place in it to one text.
+class Context(KVCache[KVSequence]):
+    """A KV cache that computes passes, of one text or of several in one decode."""
 
-    n_ctx: the most tokens of one text. texts: how many texts there is room for. branches: how many
-    further branches, beside the first of each, drafts may have, those of all texts together; 0
-    where only chains are scored. threads: CPU threads. flash_attention: None lets the library
-    decide. kv_type: ggml's, of keys and values or both. swa_full: whether layers with a sliding
-    window keep the whole text; else their cells are used again behind the window, in an order that
-    depends on which drafts were rejected, and attention adds in the order of the cells. snapshots:
-    how many tokens of a pass a recurrent model can roll back without a checkpoint, if the library
-    supports that. ubatch: the most rows computed at once; None: the usual number. rope: see there.
-
-    n_cells: the most tokens of one text, padding of a pass included. rollback: how texts can be cut
-    back. splits_unequal: whether the library computes passes of different numbers of rows one after
-    the other, also in one decode: recurrent layers do. The context is freed with its last text.
-    sequences: the texts in it. chunk: the most rows of a decode. hidden: the hidden rows of its
-    layers. head_contexts: those of heads that draft for its texts: they use this one, and are freed
-    before it. block_size: the rows of the one pass of a draft, where a draft takes one pass.
-    reads_again: whether tokens are all it takes to evaluate a text again. has_failed: whether its
-    device has failed, and it is not made anew yet. failures, renewals: how often both happened.
-
-    Raises ModelLoadError if the library cannot make the context (usually for lack of memory).
-    """
-
-    chunk = CHUNK
-    block_size = 0
-    reads_again = True
     sequence_type = KVSequence
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        n_ctx: int,
-        threads: int,
-        texts: int = 1,
-        branches: int = 0,
-        flash_attention: bool | None = None,
-        kv_type: int | tuple[int, int] = llama_cpp.GGML_TYPE_F16,
-        swa_full: bool = False,
-        snapshots: int = 0,
-        ubatch: int | None = None,
-        rope: RopeScaling = UNSCALED,
-    ) -> None:
-        self.model, self.snapshots, self.rope = model, snapshots, rope
-        self.n_vocab = model.n_vocab
-        self.rollback = Rollback.PARTIAL
-        self.n_cells, self._n_ctx, self.texts, self.branches = n_ctx, n_ctx, texts, branches
-        self.head_contexts: list[Context] = []
-        self.has_failed, self.failures, self.renewals = False, 0, 0
-        self._shared: dict[str, Any] = {"flash_attention": flash_attention, "kv_type": kv_type}
-        self._shared |= {"swa_full": swa_full, "rope": rope}
-        self._options = {**self._shared, "threads": threads, "snapshots": snapshots}
-        self._options["ubatch"] = ubatch
-        self.ubatch, self.chunk = ubatch, ubatch or self.chunk
-        self.sequences: list[KVSequence] = []
-        self._handle: Any = self.new_handle(texts)
-        self._set_up()
+    def __init__(self, model: Model, params: ContextParams) -> None:
+        super().__init__(model, params)
         try:
             self._probe_rollback()
         except BaseException:
             self.close()
             raise
         if self.rollback is not Rollback.PARTIAL or model.sliding_window:
-            self.branches = 0
-
-    @property
-    def handle(self) -> Any:
-        """The library's context, made anew if it was lost.
-
-        Raises LocalspecError after `close`, and DeviceError where memory is too small for another.
-        """
-        if self._handle is None:
-            if not self.has_failed:
-                raise LocalspecError("this context was closed; load the model again")
-            self.renew()
-        return self._handle
-
-    @property
-    def memory(self) -> Any:
-        """The library's KV cache ("memory")."""
-        return self._memory if self.handle else None
-
-    @property
-    def window(self) -> int:
-        """The size of the sliding window in tokens, behind which cells are used again; 0: none."""
-        return 0 if self._shared["swa_full"] else self.model.sliding_window
-
-    @property
-    def splits_unequal(self) -> bool:
-        """Whether passes of unequal numbers of rows share nothing in one decode."""
-        return self.rollback is not Rollback.PARTIAL
-
-    def set_threads(self, threads: int) -> None:
-        """Compute with so many CPU threads from the next decode on."""
-        self._options["threads"] = threads
-        if self._handle:
-            llama_cpp.llama_set_n_threads(self._handle, threads, threads)
-
-    def new_sequence(self) -> KVSequence:
-        """Give a place to another text. Raises LocalspecError if all places are taken."""
-        taken = {sequence.seq_id for sequence in self.sequences}
-        seq_id = next((each for each in range(self.texts) if each not in taken), None)
-        if seq_id is None:
-            raise LocalspecError(f"all {self.texts} places of this context are taken; close a text")
-        sequence = self.sequence_type(self, Memory(self, seq_id, self.window, self.rollback))
-        self.sequences.append(sequence)
-        return sequence
-
-    def resize(self, texts: int) -> None:
-        """Make room for so many texts, by a new cache that all texts are copied to.
-
-        No scores may be in use. Raises ModelLoadError, and changes nothing, if the new cache does
-        not fit in memory beside the old one; raises LocalspecError for too many texts.
-        """
-        if texts + self.branches > MAX_IDS:
-            raise LocalspecError(f"{texts} texts are too many; a context holds {MAX_IDS} at most")
-        moves.resize(self, texts)
-
-    def move_to(self, handle: Any, texts: int) -> None:
-        """Copy the texts to another handle, one by one; those left by an interrupt are lost."""
-        old, left = self._handle, list(self.sequences)
-        try:
-            while left:
-                self._handle = old
-                left[-1].roll_back()
-                copy, self._handle = left[-1].memory.copy(), handle
-                left[-1].memory.move(copy)
-                left.pop()
-        finally:
-            self._handle, self.texts = handle, texts
-            self._set_up()
-            for sequence in left:
-                sequence.memory.move(None)
-
-    def places_beside(self, texts: int) -> int:
-        """How many texts a head has room for beside so many of its target."""
-        return self.texts
-
-    def shape(self, threads: int) -> dict[str, Any]:
-        """The arguments for a context that reads this cache. threads: of its own."""
-        return {**self._shared, "threads": threads, "n_ctx": self._n_ctx}
-
-    def leave(self, sequence: KVSequence) -> None:
-        """Remove a text; the context is freed with the last one."""
-        if sequence in self.sequences:
-            self.sequences.remove(sequence)
-            if not self.sequences:
-                self.close()
-            elif self._handle:
-                sequence.memory.clear()
-
-    def close(self) -> None:
-        """Free the context, after those of heads that use it."""
-        while self.head_contexts:
-            self.head_contexts.pop().close()
-        self.free()
-        self.has_failed = False
+            self.params = replace(self.params, branches=0)
 
     def rows_of(self, requested: Pass) -> int:
         """The rows of a pass, with the tokens of its text that are evaluated once more."""
@@ -195,7 +47,7 @@ class Context:
         return (
             sum(map(self.rows_of, passes)) <= most
             and sum(each.wanted for each in passes) <= OUTPUT_ROWS
-            and branches <= self.branches
+            and branches <= self.params.branches
         )
 
     def decode(self, passes: Sequence[Pass]) -> list[Scores]:
@@ -213,10 +65,6 @@ class Context:
                 raise
         self.renew()
         return self._decode_all(passes)
-
-    def renew(self) -> None:
-        """Make the cache anew, as its device has failed. Raises DeviceError if it cannot be."""
-        moves.renew(self)
 
     def _decode_all(self, passes: Sequence[Pass]) -> list[Scores]:
         renewals = self.renewals
@@ -258,7 +106,7 @@ class Context:
     def _fill_batch(self, passes: Sequence[Pass], sequences: Sequence[KVSequence]) -> int:
         """Put the rows of all passes into the batch; return the number of padding rows."""
         self._begin_batch(passes)
-        free = self._free_branches() if self.branches else []
+        free = self._free_branches() if self.params.branches else []
         for requested, sequence in zip(passes, sequences, strict=True):
             sequence.prepare(requested)
             sequence.add_rows(requested, self._batch, free)
@@ -276,7 +124,7 @@ class Context:
         branches = sum(sequence_of(each).branches_of(each) for each in passes)
         require_at_most(sum(each.wanted for each in passes), OUTPUT_ROWS, "rows with logits")
         require_at_most(sum(rows), self.chunk, "rows")
-        require_at_most(branches, self.branches, "further branches of drafts")
+        require_at_most(branches, self.params.branches, "further branches of drafts")
         if self.rollback is Rollback.BOUNDED and len(set(rows)) > 1:
             raise LocalspecError(_UNEQUAL)
 
@@ -287,7 +135,8 @@ class Context:
     def _free_branches(self) -> list[int]:
         """The sequence ids of branches that no text uses."""
         used = {branch for sequence in self.sequences for branch in sequence.branch_ids}
-        return [each for each in range(self.texts, self.texts + self.branches) if each not in used]
+        first = self.params.texts
+        return [each for each in range(first, first + self.params.branches) if each not in used]
 
     def _pad(self, passes: Sequence[Pass], last: KVSequence) -> int:
         """Add padding rows to the text whose rows are the last; return how many."""
@@ -308,8 +157,8 @@ class Context:
 
     def _timed_run(self) -> float:
         """Compute the batch; return the seconds."""
-        run, rows, threads = self._run_batch, len(self._batch), self._options["threads"]
-        kind = (type(self), self.model.path, self._n_ctx, rows)
+        run, rows, threads = self._run_batch, len(self._batch), self.params.threads
+        kind = (type(self), self.model.path, self.params.n_ctx, rows)
         try:
             return compute(run, self.model, self.handle, rows=rows, kind=kind, threads=threads)
         except DeviceError:
@@ -351,36 +200,6 @@ class Context:
         """Whether a decode of these passes gives the logits of every row."""
         return self.hidden.gives_output
 
-    def new_handle(self, texts: int, target: Any = None) -> Any:
-        """Make the library's context. target: for a head, that of its target if it is another."""
-        return new_context(self.model, self._params(texts))
-
-    def _params(self, texts: int) -> Any:
-        return context_params(self._n_ctx, texts=texts, branches=self.branches, **self._options)
-
-    def free(self) -> None:
-        """Free the library's context; `begin_anew` makes another."""
-        handle, self._handle = self._handle, None
-        if handle:
-            llama_cpp.llama_free(handle)
-            self.hidden.forget()
-
-    def begin_anew(self) -> None:
-        """Make the library's context anew; texts are evaluated again with their next passes."""
-        self._handle = self.new_handle(self.texts)
-        self.renewals += 1
-        self._set_up()
-        for sequence in self.sequences:
-            sequence.memory.move(None)
-        self.has_failed = False  # at last: an interrupt before leaves all of this to the next pass
-
-    def _set_up(self) -> None:
-        self.n_cells = min(self._n_ctx, int(llama_cpp.llama_n_ctx(self._handle)) // self.texts)
-        self._memory = llama_cpp.llama_get_memory(self._handle)
-        self._batch = Batch(self.chunk + MAX_DEPTH, self.texts + self.branches)
-        self.hidden = HiddenStates(self._handle)
-        self._logits = Logits(self._handle, self.n_vocab)
-
     def _probe_rollback(self) -> None:
         if not self.memory:
             raise ModelLoadError(
@@ -396,5 +215,5 @@ class Context:
 
 
 def single_sequence(model: Model, **options: Any) -> KVSequence:
-    """A text in a context of its own, which is freed with it. options: those of Context."""
-    return Context(model, **options).new_sequence()
+    """A text in a context of its own, which is freed with it. options: those of ContextParams."""
+    return Context(model, ContextParams(**options)).new_sequence()

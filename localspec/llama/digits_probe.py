@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
-from localspec.llama.context_params import KVType
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.probe_cache import OTHER, OWN, THIRD, ProbeCache
 from localspec.speculation.equal_digits import EqualDigits, Groups
@@ -43,16 +43,11 @@ _Digests = list[bytes]
 
 
 def find_equal_digits(
-    model: Model,
-    *,
-    threads: int,
-    flash_attention: bool | None,
-    kv_type: KVType,
-    budget: float = BUDGET,
+    model: Model, params: ContextParams, *, budget: float = BUDGET
 ) -> EqualDigits | None:
     """Try out widths and company; None if the library cannot compute the trial.
 
-    The arguments are those of `Context`; budget: seconds.
+    params: of the trial's cache, usually of CELLS tokens. budget: seconds.
     """
     # A sliding window has no room for a long text whose tokens all are within the window. Behind
     # its last position, a model with a table of positions ends the process.
@@ -60,16 +55,7 @@ def find_equal_digits(
         # Doubling the text ends a quarter beyond.
         if behind + behind // 4 + _MOST_POSITIONS > model.n_ctx_train:
             continue
-        with (
-            suppress(LocalspecError),
-            ProbeCache(
-                model,
-                CELLS,
-                threads=threads,
-                flash_attention=flash_attention,
-                kv_type=kv_type,
-            ) as cache,
-        ):
+        with suppress(LocalspecError), ProbeCache(model, params) as cache:
             return _Trial(cache, model.n_vocab, behind, budget).run()
     return None
 

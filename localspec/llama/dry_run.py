@@ -15,7 +15,7 @@ from typing import Any
 import llama_cpp
 
 from localspec.llama import library
-from localspec.llama.context_params import KVType, context_params
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model_params import model_params
 from localspec.llama.placement import Placement
 from localspec.llama.workers import label
@@ -61,36 +61,15 @@ class DryModel(Closing):
         found = (_LAYER.search(line) for line in lines)
         self.layers = {int(each[1]): label(each[2]) for each in found if each}
 
-    def context_memory(
-        self,
-        n_ctx: int,
-        *,
-        kv_type: KVType,
-        flash_attention: bool | None,
-        swa_full: bool = False,
-        snapshots: int = 0,
-        texts: int = 1,
-        branches: int = 0,
-        ubatch: int | None = None,
-    ) -> ContextMemory | None:
-        """Return what such a context takes, with arguments as in Context; None if there is none."""
+    def context_memory(self, params: ContextParams) -> ContextMemory | None:
+        """Return what such a context takes; None if there is none."""
         if not self._handle:
             return None
-        params = context_params(
-            n_ctx,
-            threads=1,
-            flash_attention=flash_attention,
-            kv_type=kv_type,
-            swa_full=swa_full,
-            snapshots=snapshots,
-            texts=texts,
-            branches=branches,
-            ubatch=ubatch,
-        )
+        values = params.for_library()
         if self._mtp:
-            params.ctx_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
+            values.ctx_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
         with library.captured_log() as lines:
-            context = llama_cpp.llama_init_from_model(self._handle, params)
+            context = llama_cpp.llama_init_from_model(self._handle, values)
         if not context:
             return None
         llama_cpp.llama_free(context)

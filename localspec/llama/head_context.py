@@ -7,12 +7,11 @@ import llama_cpp
 import numpy as np
 
 from localspec.errors import DeviceError, LocalspecError
-from localspec.llama import moves
 from localspec.llama.context import Context
-from localspec.llama.context_params import KVType, new_context
+from localspec.llama.context_params import ContextParams, new_context
 from localspec.llama.hidden_states import HiddenStates
+from localspec.llama.kv_cache import KVCache
 from localspec.llama.model import Model
-from localspec.llama.rope import UNSCALED, RopeScaling
 from localspec.llama.sequence import KVSequence, sequence_of
 from localspec.speculation.passes import Pass, Scores
 
@@ -56,7 +55,6 @@ class HeadContext(Context):
     this context is closed before it. encoder_width: how many numbers a row of the encoder's input
     has; 0 for heads of multi-token prediction (`is_mtp`), which have none, and may be several in
     one model. chained: whether they are, and read the same cells one after the other.
-    Others as in Context.
 
     A pass with tokens but without embeddings gets states of zeros, for measuring.
     """
@@ -69,17 +67,11 @@ class HeadContext(Context):
     def __init__(
         self,
         model: Model,
+        params: ContextParams,
         *,
-        target: Context,
+        target: KVCache[KVSequence],
         encoder_width: int = 0,
-        n_ctx: int,
-        threads: int,
         chained: bool = False,
-        texts: int = 1,
-        flash_attention: bool | None = None,
-        kv_type: KVType = llama_cpp.GGML_TYPE_F16,
-        swa_full: bool = False,
-        rope: RopeScaling = UNSCALED,
     ) -> None:
         self._target = target
         self._encoder_width = encoder_width
@@ -90,16 +82,7 @@ class HeadContext(Context):
         self._encodes = self._wants_logits = False
         # The head that computes the next decode, and the one that computed the last.
         self._head = self._last_head = 0
-        super().__init__(
-            model,
-            n_ctx=n_ctx,
-            threads=threads,
-            texts=texts,
-            flash_attention=flash_attention,
-            kv_type=kv_type,
-            swa_full=swa_full,
-            rope=rope,
-        )
+        super().__init__(model, params)
         target.head_contexts.append(self)
 
     def close(self) -> None:
@@ -130,14 +113,14 @@ class HeadContext(Context):
             self._target.renew()
         if self.has_failed:
             self.free()
-            moves.begin_anew(self)
+            self.begin_anew()
 
-    def begin_anew(self) -> None:
+    def _begin_anew(self) -> None:
         # First, as an interrupt may come at any place.
         for sequence in self.sequences:
             if isinstance(sequence, HeadSequence):
                 sequence.lose()
-        super().begin_anew()
+        super()._begin_anew()
 
     def _require_widths(self, passes: Sequence[Pass]) -> None:
         """Raise LocalspecError for rows of another width, which the library would read beyond."""
@@ -201,13 +184,13 @@ class HeadContext(Context):
     def _gives_all_logits(self, passes: Sequence[Pass]) -> bool:
         return super()._gives_all_logits(passes) or any(each.wanted for each in passes)
 
-    def _params(self, texts: int) -> Any:
-        params = super()._params(texts)
+    def _library_params(self, texts: int) -> Any:
+        params = super()._library_params(texts)
         params.n_outputs_max = self.chunk
         return params
 
     def new_handle(self, texts: int, target: Any = None) -> Any:
-        params = self._params(texts)
+        params = self._library_params(texts)
         if self._chained:
             # Each text has cells of its own, and all of them: a text that is cut and decoded again
             # by the next head gets the same cells, in which the heads before left their layers.

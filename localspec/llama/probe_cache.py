@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
 from localspec.llama.batch import Batch
-from localspec.llama.context_params import KVType, context_params, new_context
+from localspec.llama.context_params import ContextParams, new_context
 from localspec.llama.model import Model
 from localspec.llama.state import Copy, pointer_to
 from localspec.utils.closing import Closing
@@ -23,26 +23,16 @@ Rows = tuple[int, Sequence[int]]
 
 
 class ProbeCache(Closing):
-    """Three texts in one unified KV cache of `n_cells` tokens; close it (or use `with`).
+    """Three texts in one unified KV cache of `n_ctx` tokens; close it (or use `with`).
 
-    The arguments are those of `Context`. Raises ModelLoadError if there is no memory for it.
+    Raises ModelLoadError if there is no memory for it.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        n_cells: int,
-        *,
-        threads: int,
-        flash_attention: bool | None,
-        kv_type: KVType,
-    ) -> None:
-        params = context_params(
-            n_cells, threads=threads, flash_attention=flash_attention, kv_type=kv_type
-        )
-        params.n_batch = params.n_ubatch = params.n_outputs_max = _ROWS
-        params.n_seq_max, params.kv_unified = 3, True
-        self._handle = new_context(model, params)
+    def __init__(self, model: Model, params: ContextParams) -> None:
+        values = params.for_library()
+        values.n_batch = values.n_ubatch = values.n_outputs_max = _ROWS
+        values.n_seq_max = 3
+        self._handle = new_context(model, values)
         self._memory = llama_cpp.llama_get_memory(self._handle)
         self._n_vocab = model.n_vocab
         self._batch = Batch(_ROWS)

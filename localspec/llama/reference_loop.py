@@ -30,7 +30,7 @@ class Decoded:
 class ReferenceLoop(Closing):
     """A context of the library with its default settings.
 
-    n_ctx: the context size in tokens. threads: CPU threads. rope: as in Context. Raises
+    n_ctx: the context size in tokens. threads: CPU threads. rope: see there. Raises
     ModelLoadError if memory is too small.
     """
 

@@ -1,41 +1,32 @@
-"""KV sequence: one text in a context: its tokens, and how it is extended, cut back and copied."""
+"""KV sequence: one text in a context: how it is extended, and how drafts for it are scored."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
 from localspec.llama.batch import Batch, require_at_most
+from localspec.llama.cached_text import CLOSED, CachedText
 from localspec.llama.context_params import ATTENTION_STEP, OUTPUT_ROWS
-from localspec.llama.model import Model
-from localspec.llama.prefix import place_to_mark, take_prefix
+from localspec.llama.kv_cache import KVCache
 from localspec.llama.rollback import Memory, Rollback
-from localspec.llama.state import State, restore, state_of
 from localspec.llama.tree import Tree
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.passes import Pass, Scores, draft_pass
-from localspec.utils.closing import Closing
-from localspec.utils.tokens import common_prefix
 
-if TYPE_CHECKING:
-    from localspec.llama.context import Context
-
-_CLOSED = "this text was closed; begin another"
 # A pass over a draft also evaluates up to this many missing tokens; more get their own pass.
 _MAX_REPLAYED = 8
 
 
-class KVSequence(Closing):
+class KVSequence(CachedText):
     """One text in a context, made by `Context.new_sequence`. Close it (or use `with`).
 
-    tokens: the committed text. chunk: prompt tokens per pass. evaluated: the tokens in all passes,
-    without padding. After an interrupted pass the cache may hold more than `tokens`; the next call
-    rolls back the rest. After a rollback it may hold less; the next pass first evaluates those.
-
-    Of the last pass: again is the number of tokens that it evaluated once more, rows_in_pass all
-    its rows without padding, and branch_ids the ids of its draft's branches, until `commit`.
+    chunk: prompt tokens per pass. evaluated: the tokens in all passes, without padding. After a
+    rollback the cache may hold less than `tokens`; the next pass first evaluates those. Of the last
+    pass: again is the number of tokens that it evaluated once more, and rows_in_pass all its rows
+    without padding.
 
     least_rows: the least rows of a pass; smaller passes are padded (`batch_invariance` finds the
     value that makes logits independent of the width). is_uniform: whether passes have no more rows
@@ -44,53 +35,20 @@ class KVSequence(Closing):
     the cache at once, where it can be. wants_padding: whether it gets logits, as equal passes do.
     """
 
-    def __init__(self, context: "Context", memory: Memory) -> None:
-        self.context = context
-        self.memory = memory
+    context: "KVCache[KVSequence]"
+
+    def __init__(self, context: "KVCache[KVSequence]", memory: Memory) -> None:
+        super().__init__(context, memory)
         self.n_vocab = context.n_vocab
         self.chunk = context.chunk
         self.least_rows = 1
         self.is_uniform = False
         self.padded: Callable[[int], int] = int
         self.wants_padding = False
-        self.tokens: list[int] = []
         self.evaluated = 0
         self.again = 0
         self.rows_in_pass = 0
-        self._pending: Sequence[int] = ()  # the tokens of the last pass, until `commit`
         self._draft = NOTHING
-        self.branch_ids: list[int] = []
-        self._closed = False
-
-    @property
-    def model(self) -> Model:
-        """The model of the context."""
-        return self.context.model
-
-    @property
-    def seq_id(self) -> int:
-        """The sequence id of the text."""
-        return self.memory.seq_id
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the last pass has its verdict."""
-        return not self._pending
-
-    @property
-    def takes_back(self) -> int | None:
-        """As in Limit."""
-        return self.memory.takes_back
-
-    @property
-    def rollback(self) -> Rollback:
-        """How the text can be cut back."""
-        return self.memory.kind
-
-    @property
-    def n_cells(self) -> int:
-        """The most tokens of the text, padding of a pass included."""
-        return self.context.n_cells
 
     @property
     def n_ctx(self) -> int:
@@ -100,7 +58,7 @@ class KVSequence(Closing):
     @property
     def branches(self) -> int:
         """The most branches of a tree of drafted tokens; 1 where only chains are scored."""
-        return 1 if self.is_uniform else 1 + self.context.branches
+        return 1 if self.is_uniform else 1 + self.context.params.branches
 
     def set_width(self, least_rows: int, *, is_uniform: bool = False) -> None:
         """Set `least_rows` and `is_uniform`."""
@@ -118,25 +76,7 @@ class KVSequence(Closing):
         end = min(self.memory.length, len(self.tokens)) + self.least_rows
         return min(self.least_rows, -end % ATTENTION_STEP + 1)
 
-    @property
-    def shares_cells(self) -> bool:
-        """Whether texts of the context share the cells of a common prefix."""
-        return self.rollback is Rollback.PARTIAL and not self.model.sliding_window
-
-    @property
-    def only_chains(self) -> str | None:
-        """Why this model's cache can never score a tree; None for attention without a window."""
-        if self.rollback is not Rollback.PARTIAL:
-            return f"this model's cache can forget {self.rollback.value}, and not single branches"
-        if self.model.sliding_window:
-            return "this model's sliding window cannot be shared by branches"
-        return None
-
     # Extending: prompts, and the drafter's own tokens.
-
-    def shared(self, tokens: Sequence[int]) -> int:
-        """The length of the common prefix of `tokens` and the text."""
-        return common_prefix(self.tokens, tokens)
 
     def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """Append tokens to the text and evaluate them in chunks. `tokens` must not be empty.
@@ -161,73 +101,6 @@ class KVSequence(Closing):
         held = self.truncate(self.shared(tokens))
         if held < len(tokens):
             self.extend(tokens[held:])
-
-    def truncate(self, length: int) -> int:
-        """Cut the text to its first `length` tokens; returns how many are left.
-
-        Fewer may be left, down to 0, if the cache cannot be cut there: the caller then evaluates
-        the missing tokens again.
-        """
-        self.roll_back()
-        del self.tokens[self.memory.cut(length) :]
-        return len(self.tokens)
-
-    def share(self, other: "KVSequence", length: int) -> bool:
-        """Replace the text by the first `length` tokens of another text of the same context.
-
-        Nothing is evaluated. Returns False, and changes nothing, where this is not possible: in
-        another context, or in memory that has a state or a sliding window.
-        """
-        if other.context is not self.context:
-            return False
-        self.roll_back()
-        # The other text may have an open pass, which stays as it is.
-        held = min(len(other.tokens), other.memory.length)
-        if length > held or not self.memory.share(other.memory, length):
-            return False
-        self.tokens = other.tokens[:length]
-        return True
-
-    def take_prefix(self, tokens: Sequence[int]) -> int:
-        """Take the beginning of `tokens` from another text, if that holds more; as `shared`."""
-        return take_prefix(self, tokens)
-
-    def place_to_mark(self, tokens: Sequence[int]) -> int:
-        """How many of these tokens texts of the context have begun with; 0 needs no mark."""
-        return place_to_mark(self, tokens)
-
-    def checkpoint(self) -> None:
-        """Make it possible to truncate to the present text later; replaces the last checkpoint."""
-        self.roll_back()
-        self.memory.checkpoint()
-
-    def mark(self) -> None:
-        """Save the state of the present text, so that a later truncate can return to it.
-
-        A few marks are kept, and the least useful go first. A mark is deleted when the text is
-        cut to less. If the cache can be cut anywhere, this does nothing.
-        """
-        self.roll_back()
-        self.memory.mark()
-
-    # Saving and restoring.
-
-    def state(self) -> State:
-        """A copy of the text in the KV cache, to restore later or in another context.
-
-        Tokens that the cache lacks after a rollback are not part of it. The copy is empty if the
-        library cannot copy this cache.
-        """
-        return state_of(self)
-
-    def restore(self, state: State) -> bool:
-        """Replace the text by a state's, without evaluating tokens.
-
-        Returns False, with an empty cache, if the state does not fit: the caller then evaluates the
-        tokens. A state of a recurrent model or of a sliding window covers only the end of its text:
-        the text can be extended, and truncated back to the state's length, but not to less.
-        """
-        return restore(self, state)
 
     # Scoring a draft.
 
@@ -257,17 +130,12 @@ class KVSequence(Closing):
         self._pending = ()
         self.roll_back()
 
-    def close(self) -> None:
-        """Remove the text from the context; the context is freed with its last text."""
-        self._closed = True
-        self.context.leave(self)
-
     # For the context, which decodes the passes of several texts.
 
     def require_possible(self, requested: Pass) -> None:
         """Raise LocalspecError if the text cannot have this pass."""
         if self._closed:
-            raise LocalspecError(_CLOSED)
+            raise LocalspecError(CLOSED)
         if requested.drafted and self.rollback is Rollback.NOTHING:
             raise LocalspecError(f"this model's cache can forget {self.rollback.value}: no drafts")
         if requested.parents and (branches := 1 + self.branches_of(requested)) > self.branches:
@@ -370,17 +238,6 @@ class KVSequence(Closing):
         self.memory.end_pass(count)
         if self.memory.cut(end) != end:
             raise LocalspecError("the padding of a pass cannot be forgotten; do without")
-
-    def roll_back(self) -> None:
-        """Remove the tokens of the last pass that are not part of the text."""
-        if self._closed:
-            raise LocalspecError(_CLOSED)
-        _ = self.context.handle  # which must be open
-        if self.branch_ids:
-            for branch in self.branch_ids:
-                self.memory.remove_branch(branch)
-            self.branch_ids = []
-        self.memory.cut(len(self.tokens))
 
     @property
     def _missing(self) -> list[int]:

@@ -8,14 +8,14 @@ Where the library makes such a context, it empties the target's cache: its texts
 and put back. On such a context, it ignores every cut and copy.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from localspec.errors import DeviceError, LocalspecError
 from localspec.llama.batch import Batch
-from localspec.llama.context import Context
 from localspec.llama.head_context import HeadContext
+from localspec.llama.kv_cache import KVCache
 from localspec.llama.model import Model
-from localspec.llama.moves import begin_anew, emptied
 from localspec.llama.rollback import Memory
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.passes import Pass
@@ -27,9 +27,10 @@ class SharedContext(HeadContext):
     model: the head. target: its target's context. threads: CPU threads.
     """
 
-    def __init__(self, model: Model, *, target: Context, threads: int) -> None:
-        with emptied(target):
-            super().__init__(model, target=target, texts=target.texts, **target.shape(threads))
+    def __init__(self, model: Model, *, target: KVCache[KVSequence], threads: int) -> None:
+        params = replace(target.params, threads=threads, branches=0, snapshots=0, ubatch=None)
+        with target.emptied():
+            super().__init__(model, params, target=target)
 
     def sequence_beside(self, text: KVSequence) -> "SharedSequence":
         """The head's place in a text of the target."""
@@ -41,15 +42,15 @@ class SharedContext(HeadContext):
         """The head has a place for every text of its target."""
         return texts
 
-    def _params(self, texts: int) -> Any:
+    def _library_params(self, texts: int) -> Any:
         # A decode has one row of each text at most: buffers are small.
-        params = super()._params(texts)
+        params = super()._library_params(texts)
         params.n_batch = params.n_ubatch = params.n_outputs_max = texts
         return params
 
     def move_to(self, handle: Any, texts: int) -> None:
         """The texts are copied with the target's cache."""
-        self._handle, self.texts = handle, texts
+        self._handle, self.params = handle, replace(self.params, texts=texts)
         self._set_up()
 
     def renew(self) -> None:
@@ -60,9 +61,9 @@ class SharedContext(HeadContext):
         if self._target.has_failed:
             name = self.model.path.name
             raise DeviceError(f"the device has failed, and {name} waits for its target")
-        with emptied(self._target):
+        with self._target.emptied():
             self.free()
-            begin_anew(self)
+            self.begin_anew()
 
     def _timed_run(self) -> float:
         try:

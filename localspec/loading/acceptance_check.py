@@ -48,7 +48,7 @@ def acceptance_rate(target: KVSequence, member: SequenceDrafter) -> float | None
     files = [target.model.path, *([member.measured.path] if member.measured else [])]
     contexts = [target.context, *([member.sequence.context] if member.sequence else [])]
     # Under other rotations than those of the files, fewer drafts are right.
-    ropes = [each.rope.options for each in contexts]
+    ropes = [each.params.rope.options for each in contexts]
     try:
         found = remembered_verdict(
             *(_FOLDER, _KEY, files),

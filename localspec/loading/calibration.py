@@ -116,7 +116,7 @@ def _ways(drafters: Mapping[str, Measured]) -> list[str]:
 
 def _snapshots(target: KVSequence) -> int:
     """The snapshots of the target's cache, which make its passes slower; 0 where it has none."""
-    return target.context.snapshots if target.rollback is Rollback.BOUNDED else 0
+    return target.context.params.snapshots if target.rollback is Rollback.BOUNDED else 0
 
 
 def _profile(record: Any) -> CostProfile:

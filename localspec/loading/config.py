@@ -11,8 +11,8 @@ from localspec.generation_config import require
 from localspec.gguf.heads import MTP, Head
 from localspec.gguf.reader import Header
 from localspec.llama.block_context import BlockContext
-from localspec.llama.context import single_sequence
-from localspec.llama.context_params import CHUNK, LEAST_CHUNK, MOST_CHUNK
+from localspec.llama.context import Context
+from localspec.llama.context_params import CHUNK, LEAST_CHUNK, MOST_CHUNK, ContextParams
 from localspec.llama.devices import usual_gpus
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
@@ -203,35 +203,34 @@ class RuntimeConfig:
         header: Header,
         n_ctx: int,
         kv_type: str | None = None,
-        *,
-        texts: int = 1,
-        snapshots: int = 0,
-        branches: int = 0,
-        ubatch: int | None = None,
-        rope: RopeScaling | None = None,
+        **others: Any,
     ) -> KVSequence:
         """Make a cache of texts of `n_ctx` tokens each, with one text in it.
 
-        kv_type, rope: None: the target's. texts to ubatch: see Context. Raises
+        kv_type: None: the target's. others: of ContextParams; `rope` is the target's. Raises
         OutOfMemoryError before anything is allocated if it does not fit in memory.
         """
+        params = self._context_params(model, header, n_ctx, kv_type, **others)
+        return context_with(model, header, params)
+
+    def context_params(self, n_ctx: int, kv_type: str) -> ContextParams:
+        """What a context of any model is made with."""
+        return ContextParams(
+            n_ctx,
+            flash_attention=self.flash,
+            kv_type=kv_types(kv_type),
+            swa_full=self.reproducible,
+            rope=self.rope,
+        )
+
+    def _context_params(
+        self, model: Model, header: Header, n_ctx: int, kv_type: str | None, **others: Any
+    ) -> ContextParams:
         setting = "drafter_kv_type" if kv_type else "kv_type"
         kv_type = kv_type or self.kv_type
         require_fits(kv_type, header, model.path.name, setting)
-        self._require_room(header, model, n_ctx, kv_type, texts=texts)
-        return single_sequence(
-            model,
-            n_ctx=n_ctx,
-            threads=self.threads_of(model),
-            texts=texts,
-            flash_attention=self.flash,
-            swa_full=self.reproducible,
-            kv_type=kv_types(kv_type),
-            snapshots=snapshots,
-            branches=branches,
-            ubatch=ubatch,
-            rope=self.rope if rope is None else rope,
-        )
+        params = self.context_params(n_ctx, kv_type)
+        return replace(params, threads=self.threads_of(model), **others)
 
     def head_context_for(
         self,
@@ -240,47 +239,24 @@ class RuntimeConfig:
         head: Head,
         target: KVSequence,
         kv_type: str,
-        *,
-        texts: int = 1,
-        rope: RopeScaling = UNSCALED,
+        **others: Any,
     ) -> KVSequence:
-        """Make a cache of a head with one text of its target, and room for so many.
+        """Make a cache of a head with one text of its target. others: as in `context_for`.
 
         Raises ModelLoadError as `context_for` does.
         """
         # The last token of a text can be drafted with the rest of its block.
         n_ctx = target.n_ctx + (head.block.size if head.block else 0)
-        require_fits(kv_type, header, model.path.name, "drafter_kv_type")
-        self._require_room(header, model, n_ctx, kv_type, texts=texts, mtp=head.kind == MTP)
+        params = self._context_params(model, header, n_ctx, kv_type, **others)
+        _require_room(model, header, params, mtp=head.kind == MTP)
         options: dict[str, Any] = {
             "target": target.context,
             "encoder_width": 0 if head.kind == MTP else head.target_width * len(head.layers),
             "chained": head.count > 1,
-            "n_ctx": n_ctx,
-            "texts": texts,
-            "threads": self.threads_of(model),
-            "flash_attention": self.flash,
-            "swa_full": self.reproducible,
-            "kv_type": kv_types(kv_type),
-            "rope": rope,
         }
         if head.block:
-            return BlockContext(model, block=head.block, **options).new_sequence()
-        return HeadContext(model, **options).new_sequence()
-
-    def _require_room(
-        self,
-        header: Header,
-        model: Model,
-        n_ctx: int,
-        kv_type: str | None = None,
-        *,
-        texts: int = 1,
-        mtp: bool = False,
-    ) -> None:
-        if not model.is_offloaded:
-            kv_type = kv_type or self.kv_type
-            estimate.require_room(header, model.path.name, n_ctx, kv_type, texts=texts, mtp=mtp)
+            return BlockContext(model, params, block=head.block, **options).new_sequence()
+        return HeadContext(model, params, **options).new_sequence()
 
     def _require_possible(self, name: str, kv_type: str) -> None:
         if self.reproducible and is_quantised(kv_type):
@@ -299,9 +275,10 @@ class RuntimeConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """The arguments of `engine.load`, checked, and its files, read.
+    """What to load: the arguments of `engine.load`, checked, and its files, read.
 
-    weights: the target of another engine, which is shared if it can be; that engine frees it.
+    weights: the target of another engine of the same file, which is shared if it has the heads
+    inside that the drafters need; that engine lives longer, and frees it. The two take turns.
     texts: for how many texts at once caches get room, where they share one and as many fit.
     memory_faults: how often memory has run out while texts were written; so many of the largest
     plans of what it is used for are passed over. chat_template: stands for the target's own.
@@ -316,6 +293,23 @@ class EngineConfig:
     texts: int = 1
     memory_faults: int = 0
     chat_template: str | None = None
+
+
+def context_with(model: Model, header: Header, params: ContextParams) -> KVSequence:
+    """Make a cache with one text in it.
+
+    Raises OutOfMemoryError before anything is allocated if it does not fit in memory.
+    """
+    _require_room(model, header, params)
+    return Context(model, params).new_sequence()
+
+
+def _require_room(
+    model: Model, header: Header, params: ContextParams, *, mtp: bool = False
+) -> None:
+    if not model.is_offloaded:
+        name, n_ctx, texts = model.path.name, params.n_ctx, params.texts
+        estimate.require_room(header, name, n_ctx, params.kv_type, texts=texts, mtp=mtp)
 
 
 def threads_for(weights: int) -> int:

@@ -106,8 +106,6 @@ def shortage(own: FoundDrafter, target: Facts, n_ctx: int, runtime: RuntimeConfi
         ModelMemory(
             facts,
             placement,
-            flash_attention=runtime.flash,
-            swa_full=runtime.reproducible,
             mtp=inside or kind_of(facts.header) in MTP_KINDS,
             inside=inside,
         )
@@ -115,6 +113,7 @@ def shortage(own: FoundDrafter, target: Facts, n_ctx: int, runtime: RuntimeConfi
         if own.matrices:
             needed = Counter({HOST: facts.size})
         else:
-            needed = memory.bytes_by_device(n_ctx, runtime.drafter_kv_type)
+            params = runtime.context_params(n_ctx, runtime.drafter_kv_type)
+            needed = memory.bytes_by_device(params)
     found = free_memory(placement).shortage(needed)
     return str(found) if found else None

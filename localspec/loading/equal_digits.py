@@ -1,10 +1,12 @@
 """Equal digits of a model on this machine: tried once, and stored."""
 
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from localspec.errors import LocalspecError
 from localspec.gguf.reader import Header
+from localspec.llama.context_params import ContextParams
 from localspec.llama.digits_probe import BUDGET, CELLS, find_equal_digits
 from localspec.llama.model import Model
 from localspec.loading.config import RuntimeConfig
@@ -30,30 +32,29 @@ def measured(model: Model, header: Header, runtime: RuntimeConfig) -> EqualDigit
     """
     if before := remembered(model.path, runtime):
         return before
-    if not _has_room(model, header, runtime):
-        return None
-    found = find_equal_digits(
-        model,
-        threads=runtime.threads_of(model),
+    params = ContextParams(
+        CELLS,
+        runtime.threads_of(model),
         flash_attention=runtime.flash,
         kv_type=kv_types(runtime.kv_type),
-        budget=_REPRODUCIBLE_BUDGET if runtime.reproducible else BUDGET,
     )
+    budget = _REPRODUCIBLE_BUDGET if runtime.reproducible else BUDGET
+    if not _has_room(model, header, replace(params, n_ctx=2 * CELLS)):
+        return None
+    found = find_equal_digits(model, params, budget=budget)
     if found:
         try_to_store(_file(model.path, runtime), found.as_dict())
     return found
 
 
-def _has_room(model: Model, header: Header, runtime: RuntimeConfig) -> bool:
+def _has_room(model: Model, header: Header, params: ContextParams) -> bool:
     """Whether a cache for the trial, which copies its text, fits beside those that are made."""
     try:
         if not model.is_offloaded:
-            estimate.require_room(header, model.path.name, 2 * CELLS, runtime.kv_type)
+            estimate.require_room(header, model.path.name, params.n_ctx, params.kv_type)
             return True
-        with closing(
-            ContextSizes(model.path, header, model.placement, flash_attention=runtime.flash)
-        ) as sizes:
-            needed = sizes.bytes_by_device(2 * CELLS, runtime.kv_type)
+        with closing(ContextSizes(model.path, header, model.placement)) as sizes:
+            needed = sizes.bytes_by_device(params)
         return needed is None or not free_memory(model.placement).shortage(needed)
     except LocalspecError:
         return False

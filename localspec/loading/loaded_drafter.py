@@ -55,7 +55,7 @@ class LoadedDrafter:
     header: of the model's file. kv_type: the type of the keys and values in its caches. head: what
     a head reads of its target. inside: whether the model is the target's, which has the heads.
     matrices: a head that needs no cache. translation: between the vocabularies of target and
-    drafter; None if they are the same. rope: as in Context.
+    drafter; None if they are the same. rope: as in ContextParams.
     """
 
     spec: DrafterSpec
@@ -155,12 +155,12 @@ class LoadedDrafter:
         if self.head:
             # A head's cache is closed with the cache of its target.
             if beside and beside.context in target.context.head_contexts:
-                place = place_beside(beside, runtime, header, self.kv_type)
+                place = place_beside(beside, header)
                 if place:
                     return place
         elif beside:
-            return sequence_beside(beside, runtime, header, self.kv_type).sequence
-        if (texts := target.context.texts) > 1:
+            return sequence_beside(beside, header).sequence
+        if (texts := target.context.params.texts) > 1:
             with suppress(ModelLoadError):  # without room for all of them, it grows later
                 return self._cache_for(texts, model, header, target, runtime)
         return self._cache_for(1, model, header, target, runtime)

@@ -105,7 +105,7 @@ class LoadedModels:
         Raises ModelLoadError, with the figures, if memory is too small for another text.
         """
         with ExitStack() as undo:
-            place = sequence_beside(self.target, self.runtime, self.header)
+            place = sequence_beside(self.target, self.header)
             undo.callback(place.sequence.close)
             models = self.with_target(place.sequence)
             undo.pop_all()
@@ -131,9 +131,9 @@ class LoadedModels:
     def new_target(self, n_ctx: int | None = None) -> KVSequence:
         """Make another cache of the target for one text; as `Slot.new_context`."""
         n_ctx = n_ctx or self.target.n_cells
-        context = self.target.context
+        model, params = self.target.model, self.target.context.params
         return self.runtime.context_for(
-            context.model, self.header, n_ctx, snapshots=context.snapshots, ubatch=context.ubatch
+            model, self.header, n_ctx, snapshots=params.snapshots, ubatch=params.ubatch
         )
 
     def with_target(self, target: KVSequence) -> "LoadedModels":

@@ -8,15 +8,15 @@ the text gets a cache of its own.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localspec.errors import DeviceError, ModelLoadError, WorkerError
 from localspec.gguf import long_rope
 from localspec.gguf.reader import Header, read_header
-from localspec.llama.context import MAX_IDS, Context
 from localspec.llama.head_context import HeadContext
+from localspec.llama.kv_cache import MAX_IDS, KVCache
 from localspec.llama.sequence import KVSequence
-from localspec.loading.config import RuntimeConfig
+from localspec.loading.config import context_with
 from localspec.memory.available import HOST, FreeMemory, Shortage, free_memory
 from localspec.memory.context_sizes import ContextSizes
 from localspec.utils.format import counted
@@ -36,27 +36,22 @@ class Place:
     shortage: str | None = None
 
 
-def sequence_beside(
-    other: KVSequence, runtime: RuntimeConfig, header: Header, kv_type: str | None = None
-) -> Place:
+def sequence_beside(other: KVSequence, header: Header) -> Place:
     """Make room for another text of the same model, in the cache of `other` if possible.
 
-    The cache grows if it is full: then no scores may be in use. header: of the model. kv_type: of
-    its cache; None: the target's. Raises ModelLoadError, and leaves all caches as they are, if
-    memory is too small for another text.
+    The cache grows if it is full: then no scores may be in use. header: of the model. Raises
+    ModelLoadError, and leaves all caches as they are, if memory is too small for another text.
     """
-    with closing(_Memory(other, runtime, header, kv_type or runtime.kv_type)) as memory:
-        return _place_beside(other, memory, runtime) or Place(
-            _own_cache(other, memory, runtime, header), memory.first_shortage
+    with closing(_Memory(other, header)) as memory:
+        return _place_beside(other, memory) or Place(
+            _own_cache(other, memory), memory.first_shortage
         )
 
 
-def place_beside(
-    other: KVSequence, runtime: RuntimeConfig, header: Header, kv_type: str
-) -> KVSequence | None:
+def place_beside(other: KVSequence, header: Header) -> KVSequence | None:
     """Make room in the cache of `other`; None where the text must have a cache of its own."""
-    with closing(_Memory(other, runtime, header, kv_type)) as memory:
-        place = _place_beside(other, memory, runtime)
+    with closing(_Memory(other, header)) as memory:
+        place = _place_beside(other, memory)
     return place.sequence if place else None
 
 
@@ -66,23 +61,11 @@ class _Memory:
     first_shortage: the figures of the first request that did not fit.
     """
 
-    def __init__(
-        self, other: KVSequence, runtime: RuntimeConfig, header: Header, kv_type: str
-    ) -> None:
-        self.kv_type, self.header = kv_type, header
+    def __init__(self, other: KVSequence, header: Header) -> None:
+        self.header = header
         self.first_shortage: str | None = None
         self._other = other
-        self._sizes = ContextSizes(
-            other.model.path,
-            header,
-            other.model.placement,
-            flash_attention=runtime.flash,
-            swa_full=runtime.reproducible,
-            snapshots=other.context.snapshots,
-            branches=other.context.branches,
-            ubatch=other.context.ubatch,
-            mtp=_is_mtp(other.context),
-        )
+        self._sizes = _sizes(other.context, header)
 
     def shortage(self, texts: int, beside: Mapping[str, int] | None = None) -> str | None:
         """Why a cache for so many texts does not fit; None if it does.
@@ -113,31 +96,32 @@ class _Memory:
         return free_memory(self._other.model.placement)
 
     def _needed(self, texts: int, free: FreeMemory) -> Counter[str]:
-        n_ctx = self._other.n_cells
-        least = self._sizes.least_bytes(n_ctx, self.kv_type, texts)
+        params = replace(self._other.context.params, texts=texts)
+        least = self._sizes.least_bytes(params)
         if least > _HOPELESS * free.total:
             return Counter({HOST: least})
-        found = self._sizes.bytes_by_device(n_ctx, self.kv_type, texts)
+        found = self._sizes.bytes_by_device(params)
         if found is not None:
             return found
-        estimated = self._sizes.estimated_bytes(n_ctx, self.kv_type, texts)
+        estimated = self._sizes.estimated_bytes(params)
         return Counter({self._sizes.last_device: estimated or least})
 
 
-def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) -> Place | None:
-    # Without flash attention, each row is computed with the tokens of all texts.
-    if runtime.flash is False:
-        return None
+def _place_beside(other: KVSequence, memory: _Memory) -> Place | None:
     context = other.context
-    if len(context.sequences) < context.texts:
+    # Without flash attention, each row is computed with the tokens of all texts.
+    if context.params.flash_attention is False:
+        return None
+    if len(context.sequences) < context.params.texts:
         return Place(context.new_sequence())
     if any(head.model.is_lost for head in context.head_contexts):
         memory.note(_LOST_HEAD)
         return None
     # Texts are copied one after the other.
     copied = max(each.memory.copy_bytes for each in context.sequences)
-    beside = Counter({HOST: copied}) + _head_contexts_bytes(context, runtime)
-    for texts in _larger(context, most_texts(memory.header, context.n_cells, context.branches)):
+    beside = Counter({HOST: copied}) + _head_contexts_bytes(context)
+    most = most_texts(memory.header, context.n_cells, context.params.branches)
+    for texts in _larger(context.params.texts, most):
         if memory.shortage(texts, beside):
             continue
         try:
@@ -151,35 +135,28 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
             memory.note(_LOST_HEAD)
             return None
         return Place(context.new_sequence())
-    memory.note(f"has no place left: {counted(context.texts, 'text')} at most share one")
+    memory.note(f"has no place left: {counted(context.params.texts, 'text')} at most share one")
     return None
 
 
-def _head_contexts_bytes(context: Context, runtime: RuntimeConfig) -> Counter[str]:
+def _head_contexts_bytes(context: KVCache[KVSequence]) -> Counter[str]:
     """Estimate the bytes of the caches of heads, which are made anew with that of their target.
 
     By device.
     """
     needed = Counter[str]()
     for head in context.head_contexts:
-        sizes = ContextSizes(
-            head.model.path,
-            read_header(head.model.path),
-            head.model.placement,
-            flash_attention=runtime.flash,
-            swa_full=runtime.reproducible,
-            mtp=_is_mtp(head),
-        )
+        sizes = _sizes(head, read_header(head.model.path))
         with closing(sizes), suppress(WorkerError):  # making its cache tells of that
             device = sizes.last_device if head.model.is_offloaded else HOST
-            size = sizes.estimated_bytes(head.n_cells, runtime.drafter_kv_type, head.texts)
-            needed[device] += size or 0
+            needed[device] += sizes.estimated_bytes(head.params) or 0
     return needed
 
 
-def _is_mtp(context: Context) -> bool:
-    """Whether a context computes heads of multi-token prediction."""
-    return isinstance(context, HeadContext) and context.is_mtp
+def _sizes(context: KVCache[KVSequence], header: Header) -> ContextSizes:
+    """The sizes of contexts of the same model. header: of its file."""
+    mtp = isinstance(context, HeadContext) and context.is_mtp
+    return ContextSizes(context.model.path, header, context.model.placement, mtp=mtp)
 
 
 def most_texts(header: Header, n_ctx: int, branches: int) -> int:
@@ -188,33 +165,21 @@ def most_texts(header: Header, n_ctx: int, branches: int) -> int:
     return min(MAX_TEXTS, MAX_IDS - branches, rotated_alike)
 
 
-def _larger(context: Context, most: int) -> Iterator[int]:
+def _larger(texts: int, most: int) -> Iterator[int]:
     """The numbers of texts, `most` at most, that a full cache may grow to, the best first."""
-    if context.texts < most:
-        yield min(2 * context.texts, most)
-    if context.texts + 1 < min(2 * context.texts, most):
-        yield context.texts + 1
+    if texts < most:
+        yield min(2 * texts, most)
+    if texts + 1 < min(2 * texts, most):
+        yield texts + 1
 
 
-def _own_cache(
-    other: KVSequence, memory: _Memory, runtime: RuntimeConfig, header: Header
-) -> KVSequence:
+def _own_cache(other: KVSequence, memory: _Memory) -> KVSequence:
     """Make a cache for one text. Raises ModelLoadError, with the figures, if it does not fit."""
     shortage = memory.shortage(1)
     if shortage:
         raise _no_room(other, shortage)
-    context = other.context
     try:
-        return runtime.context_for(
-            other.model,
-            header,
-            other.n_cells,
-            memory.kv_type,
-            snapshots=context.snapshots,
-            branches=context.branches,
-            ubatch=context.ubatch,
-            rope=context.rope,
-        )
+        return context_with(other.model, memory.header, replace(other.context.params, texts=1))
     except ModelLoadError as error:
         raise _no_room(other, f"{memory.figures(1)}: {error}") from error
 

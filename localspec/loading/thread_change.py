@@ -69,7 +69,7 @@ def thread_change(loaded: LoadedModels, busy: float) -> ThreadChange | None:
                 loaded.target.model,
                 loaded.header,
                 _CELLS,
-                snapshots=loaded.target.context.snapshots,
+                snapshots=loaded.target.context.params.snapshots,
             )
             stack.callback(target.close)
             runtime, note = quicker_threads(target, usual, busy)

@@ -28,8 +28,8 @@ def warm_up(target: KVSequence, drafter_set: DrafterSet) -> None:
     """
     for sequence in _readers(target, drafter_set):
         model = sequence.model
-        shape = sequence.context.shape(threads=1)
-        attention = [str(shape[each]) for each in ("flash_attention", "kv_type")]
+        params = sequence.context.params
+        attention = [str(params.flash_attention), str(params.kv_type)]
         places = [*gpus(model.placement), *model.placement.workers]
         key = [*library.build_signature(), *stat_signature(model.path), *places, *attention]
         file = cache_file("warm_ups", key)

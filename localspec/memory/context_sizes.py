@@ -7,78 +7,54 @@ from collections import Counter
 from pathlib import Path
 
 from localspec.gguf.reader import Header
-from localspec.llama.context_params import CHUNK
+from localspec.llama.context_params import CHUNK, ContextParams
 from localspec.llama.dry_run import DryModel
 from localspec.llama.placement import Placement
 from localspec.memory import estimate
 from localspec.memory.available import HOST
-from localspec.memory.kv_types import kv_types
 
 
 class ContextSizes:
     """The sizes of contexts of the model at `path`. Call `close` at the end.
 
-    n_ctx in all methods: the most tokens of one text; texts: for how many texts there is room.
-    placement: of the model. flash_attention: as in RuntimeConfig. swa_full to ubatch: as in
-    Context. mtp: whether they are contexts of the model's heads of multi-token prediction.
+    placement: of the model. mtp: whether they are contexts of the model's heads of multi-token
+    prediction.
     """
 
     def __init__(
-        self,
-        path: Path,
-        header: Header,
-        placement: Placement,
-        *,
-        flash_attention: bool | None,
-        swa_full: bool = False,
-        snapshots: int = 0,
-        branches: int = 0,
-        ubatch: int | None = None,
-        mtp: bool = False,
+        self, path: Path, header: Header, placement: Placement, *, mtp: bool = False
     ) -> None:
         self._path = path
         self._mtp = mtp
         self._header = header
         self._placement = placement
-        self._flash_attention = flash_attention
-        self._swa_full = swa_full
-        self._snapshots = snapshots
-        self._branches = branches
-        self._ubatch = ubatch
         self._opened: DryModel | None = None
 
-    def estimated_bytes(self, n_ctx: int, kv_type: str, texts: int = 1) -> int | None:
+    def estimated_bytes(self, params: ContextParams) -> int | None:
         """Estimate the bytes in all; None where the header does not tell the size of the cache."""
-        cells = n_ctx * texts
-        cache = estimate.cache_bytes(self._header, cells, kv_type, mtp=self._mtp)
+        cells = params.n_ctx * params.texts
+        cache = estimate.cache_bytes(self._header, cells, params.kv_type, mtp=self._mtp)
         if cache is None:
             return None
-        flash_attention = self._flash_attention is not False
         buffers = estimate.compute_buffer_bytes(
-            self._header, cells, flash_attention=flash_attention, ubatch=self._ubatch or CHUNK
+            self._header,
+            cells,
+            flash_attention=params.flash_attention is not False,
+            ubatch=params.ubatch or CHUNK,
         )
         return cache + estimate.cell_bytes(cells) + buffers
 
-    def least_bytes(self, n_ctx: int, kv_type: str, texts: int = 1) -> int:
+    def least_bytes(self, params: ContextParams) -> int:
         """Return the bytes that a context takes in any case."""
-        cells = n_ctx * texts
-        return estimate.least_cache_bytes(self._header, cells, kv_type, mtp=self._mtp)
+        cells = params.n_ctx * params.texts
+        return estimate.least_cache_bytes(self._header, cells, params.kv_type, mtp=self._mtp)
 
-    def bytes_by_device(self, n_ctx: int, kv_type: str, texts: int = 1) -> Counter[str] | None:
+    def bytes_by_device(self, params: ContextParams) -> Counter[str] | None:
         """Ask the library for the bytes by device; None where it cannot say."""
-        use = self.dry_model.context_memory(
-            n_ctx,
-            kv_type=kv_types(kv_type),
-            flash_attention=self._flash_attention,
-            swa_full=self._swa_full,
-            snapshots=self._snapshots,
-            texts=texts,
-            branches=self._branches,
-            ubatch=self._ubatch,
-        )
+        use = self.dry_model.context_memory(params)
         if use is None:
             return None
-        needed = Counter({HOST: estimate.cell_bytes(n_ctx * texts)})
+        needed = Counter({HOST: estimate.cell_bytes(params.n_ctx * params.texts)})
         for part in (use.cache, use.compute_buffers):
             needed.update(part)
         return needed

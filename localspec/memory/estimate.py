@@ -21,6 +21,7 @@ _CELL_BYTES = 128
 _TOKEN_BYTES = 280
 # Compute buffers have logits of this many tokens, in 32-bit floats.
 _LOGIT_ROWS, _FLOAT = 63, 4
+_F16 = kv_types("f16")
 
 
 def default_context(most: int | None) -> int:
@@ -32,9 +33,9 @@ def default_context(most: int | None) -> int:
 
 
 def cache_bytes(
-    header: Header, n_ctx: int, kv_type: str = "f16", *, mtp: bool = False
+    header: Header, n_ctx: int, kv_type: tuple[int, int] = _F16, *, mtp: bool = False
 ) -> int | None:
-    """Return the bytes of keys and values for `n_ctx` tokens. kv_type: as in `kv_types`.
+    """Return the bytes of keys and values for `n_ctx` tokens. kv_type: as `kv_types` returns it.
 
     mtp: of the model's heads of multi-token prediction, in place of its layers.
     None where the header does not tell, and where most layers do not keep keys and values of every
@@ -49,9 +50,7 @@ def cache_bytes(
     count, width = header.number("attention.head_count"), header.number("embedding_length")
     key = header.number("attention.key_length") or (width // count if width and count else 0)
     value = header.number("attention.value_length") or key
-    (_, key_block, key_size), (_, value_block, value_size) = map(
-        TENSOR_TYPES.__getitem__, kv_types(kv_type)
-    )
+    (_, key_block, key_size), (_, value_block, value_size) = map(TENSOR_TYPES.__getitem__, kv_type)
     per_layer = list(_cached_heads(header, count or 0))
     trunk = layers_of(header)
     all_heads = sum(per_layer[trunk:] if mtp else per_layer[:trunk])
@@ -59,7 +58,9 @@ def cache_bytes(
     return keys + n_ctx * all_heads * value * value_size // value_block or None
 
 
-def least_cache_bytes(header: Header, n_ctx: int, kv_type: str, *, mtp: bool = False) -> int:
+def least_cache_bytes(
+    header: Header, n_ctx: int, kv_type: tuple[int, int], *, mtp: bool = False
+) -> int:
     """Return the bytes that a cache and its cells take at least; `mtp` as in `cache_bytes`."""
     windowed = header.number("attention.sliding_window")
     cache = 0 if windowed else cache_bytes(header, n_ctx, kv_type, mtp=mtp) or 0
@@ -94,7 +95,7 @@ def require_room(
     header: Header,
     name: str,
     n_ctx: int,
-    kv_type: str = "f16",
+    kv_type: tuple[int, int] = _F16,
     *,
     texts: int = 1,
     mtp: bool = False,

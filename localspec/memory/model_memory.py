@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from localspec.gguf.facts import Facts
 from localspec.gguf.heads import layers_of
 from localspec.gguf.reader import TensorInfo
+from localspec.llama.context_params import ContextParams
 from localspec.llama.placement import Placement
 from localspec.memory import estimate
 from localspec.memory.available import HOST
@@ -22,11 +23,10 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 class ModelMemory:
     """The memory of one model for several contexts. Call `close` at the end.
 
-    n_ctx, texts in all methods: as in ContextSizes. placement: of the model; split rows are counted
-    by layers. flash_attention: as in RuntimeConfig. swa_full to ubatch: as in Context.
-    mtp: whether the model are heads of multi-token prediction in this file. inside: whether this
-    file is their target's: then their weights are in it, and are not counted as the target's.
-    loaded: whether the weights are in memory already: then only the cache is counted.
+    placement: of the model; split rows are counted by layers. mtp: whether the model are heads of
+    multi-token prediction in this file. inside: whether this file is their target's: then their
+    weights are in it, and are not counted as the target's. loaded: whether the weights are in
+    memory already: then only the cache is counted.
     """
 
     def __init__(
@@ -34,11 +34,6 @@ class ModelMemory:
         facts: Facts,
         placement: Placement,
         *,
-        flash_attention: bool | None,
-        swa_full: bool = False,
-        snapshots: int = 0,
-        branches: int = 0,
-        ubatch: int | None = None,
         mtp: bool = False,
         inside: bool = False,
         loaded: bool = False,
@@ -53,35 +48,24 @@ class ModelMemory:
         self._loaded = loaded
         if loaded:
             self._size = self._vocabulary = 0
-        self._contexts = ContextSizes(
-            facts.files[0],
-            facts.header,
-            placement,
-            flash_attention=flash_attention,
-            swa_full=swa_full,
-            snapshots=snapshots,
-            branches=branches,
-            ubatch=ubatch,
-            mtp=mtp,
-        )
+        self._contexts = ContextSizes(facts.files[0], facts.header, placement, mtp=mtp)
         self._experts = re.compile(placement.experts_pattern or "$^")
-        self._by_device: dict[tuple[int, str, int], Counter[str]] = {}
+        self._by_device: dict[ContextParams, Counter[str]] = {}
 
-    def estimated_bytes(self, n_ctx: int, kv_type: str, texts: int = 1) -> int | None:
+    def estimated_bytes(self, params: ContextParams) -> int | None:
         """Estimate the bytes in all; None where the header does not tell the size of the cache."""
-        context = self._contexts.estimated_bytes(n_ctx, kv_type, texts)
+        context = self._contexts.estimated_bytes(params)
         return None if context is None else self._size + context
 
-    def least_bytes(self, n_ctx: int, kv_type: str, texts: int = 1) -> int:
+    def least_bytes(self, params: ContextParams) -> int:
         """Return bytes in all that the model and its cache take in any case."""
-        return self._size + self._contexts.least_bytes(n_ctx, kv_type, texts)
+        return self._size + self._contexts.least_bytes(params)
 
-    def bytes_by_device(self, n_ctx: int, kv_type: str, texts: int = 1) -> Counter[str]:
+    def bytes_by_device(self, params: ContextParams) -> Counter[str]:
         """Return bytes by device: from the library, or the estimate where it cannot say."""
-        key = n_ctx, kv_type, texts
-        if key not in self._by_device:
-            self._by_device[key] = self._ask_library(n_ctx, kv_type, texts)
-        return self._by_device[key]
+        if params not in self._by_device:
+            self._by_device[params] = self._ask_library(params)
+        return self._by_device[params]
 
     @property
     def output_bytes(self) -> int:
@@ -92,12 +76,12 @@ class ModelMemory:
         """Free what the library holds for its answers."""
         self._contexts.close()
 
-    def _ask_library(self, n_ctx: int, kv_type: str, texts: int) -> Counter[str]:
-        needed = self._contexts.bytes_by_device(n_ctx, kv_type, texts)
+    def _ask_library(self, params: ContextParams) -> Counter[str]:
+        needed = self._contexts.bytes_by_device(params)
         if needed is None:
             # Of most heads, whose contexts need that of their target.
-            size = self.estimated_bytes(n_ctx, kv_type, texts)
-            size = size or self.least_bytes(n_ctx, kv_type, texts)
+            size = self.estimated_bytes(params)
+            size = size or self.least_bytes(params)
             return Counter({self._contexts.last_device: size})
         needed.update(self._weights())
         needed[HOST] += self._vocabulary

@@ -15,7 +15,7 @@ class MemoryRequest:
     drafters: the models that draft; the target itself stands for the heads inside.
     optional_drafter: whether they may be left out, because nobody asked for them. kv_type to
     flash_attention: as in RuntimeConfig. swa_full, snapshots, branches: of the target, as in
-    Context; no snapshots are made where an optional drafter is left out.
+    ContextParams; no snapshots are made where an optional drafter is left out.
     texts: at once; as many as fit without giving up anything. reserve: bytes that stay free on each
     device, beside what always does. matrix_heads: drafters without a cache: their weights take main
     memory, and the target's output matrix a second time where they have none.
@@ -50,7 +50,7 @@ class MemoryPlan:
     less than requested, and why, one line each. needed: bytes that the whole request takes, on all
     devices together. refusal: why nothing fits and what to do, in one line; None where this fits.
     snapshots: as requested, fewer, or 0 without the drafter. texts: for how many the caches have
-    room. placement, drafter_placement: as in RuntimeConfig. ubatch: as in Context, of
+    room. placement, drafter_placement: as in RuntimeConfig. ubatch: as in ContextParams, of
     the target.
     """
 

@@ -9,13 +9,13 @@ from typing import Any
 from localspec.gguf.facts import Facts
 from localspec.gguf.heads import MTP_KINDS, kind_of, layers_of
 from localspec.gguf.matrix_heads import matrix_head_of
-from localspec.llama.context_params import CHUNK
+from localspec.llama.context_params import CHUNK, ContextParams
 from localspec.llama.devices import names_of, usual_gpus
 from localspec.llama.placement import ON_PROCESSOR, Placement, for_head, is_address
 from localspec.memory.available import HOST, FreeMemory, Shortage
 from localspec.memory.drafter_places import drafter_places
 from localspec.memory.estimate import cell_bytes
-from localspec.memory.kv_types import is_quantised
+from localspec.memory.kv_types import is_quantised, kv_types
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.request import MemoryPlan, MemoryRequest
 
@@ -46,14 +46,8 @@ class Search:
         self._opened: dict[tuple[Any, ...], ModelMemory] = {}
 
     def _target(self, plan: MemoryPlan) -> ModelMemory:
-        return self._model(
-            self._request.target,
-            plan.placement,
-            snapshots=plan.snapshots,
-            branches=self._request.branches,
-            ubatch=plan.ubatch,
-            loaded=self._request.target_loaded,
-        )
+        request = self._request
+        return self._model(request.target, plan.placement, loaded=request.target_loaded)
 
     def _drafter(self, drafter: Facts, plan: MemoryPlan) -> ModelMemory:
         inside = drafter.files == self._request.target.files and drafter.has_mtp
@@ -66,16 +60,10 @@ class Search:
             placement = plan.drafter_placement or drafter_places(plan.placement)[0]
         return self._model(drafter, placement, mtp=inside or kind in MTP_KINDS, inside=inside)
 
-    def _model(self, facts: Facts, placement: Placement, **options: Any) -> ModelMemory:
+    def _model(self, facts: Facts, placement: Placement, **options: bool) -> ModelMemory:
         key = facts.files, placement, tuple(options.items())
         if key not in self._opened:
-            self._opened[key] = ModelMemory(
-                facts,
-                placement,
-                flash_attention=self._request.flash_attention,
-                swa_full=self._request.swa_full,
-                **options,
-            )
+            self._opened[key] = ModelMemory(facts, placement, **options)
         return self._opened[key]
 
     def plan(self, requested: MemoryPlan) -> MemoryPlan:
@@ -155,10 +143,7 @@ class Search:
 
     def _estimate(self, plan: MemoryPlan) -> int | None:
         """Return the bytes in all by the headers alone; None where these do not tell."""
-        found = [
-            model.estimated_bytes(plan.context, kv_type, plan.texts)
-            for model, kv_type in self._models(plan)
-        ]
+        found = [model.estimated_bytes(params) for model, params in self._models(plan)]
         known = [size for size in found if size is not None]
         return self._matrix_heads_bytes(plan) + sum(known) if len(known) == len(found) else None
 
@@ -287,12 +272,29 @@ class Search:
         needed = self._needed(plan)
         return all(needed[name] <= size for name, size in devices.items())
 
-    def _models(self, plan: MemoryPlan) -> Iterator[tuple[ModelMemory, str]]:
-        """Yield the models of a plan with the types of their caches."""
-        yield self._target(plan), self._request.kv_type
+    def _models(self, plan: MemoryPlan) -> Iterator[tuple[ModelMemory, ContextParams]]:
+        """Yield the models of a plan, each with what its context is made with."""
+        request = self._request
+        shared = ContextParams(
+            plan.context,
+            texts=plan.texts,
+            flash_attention=request.flash_attention,
+            kv_type=kv_types(plan.drafter_kv_type),
+            swa_full=request.swa_full,
+        )
+        yield (
+            self._target(plan),
+            replace(
+                shared,
+                kv_type=kv_types(request.kv_type),
+                snapshots=plan.snapshots,
+                branches=request.branches,
+                ubatch=plan.ubatch,
+            ),
+        )
         if not plan.no_drafter:
-            for drafter in self._request.drafters:
-                yield self._drafter(drafter, plan), plan.drafter_kv_type
+            for drafter in request.drafters:
+                yield self._drafter(drafter, plan), shared
 
     def _is_hopeless(self, plan: MemoryPlan) -> bool:
         """Whether even asking the library would take too much memory, or is in vain."""
@@ -302,8 +304,7 @@ class Search:
 
     def _least(self, plan: MemoryPlan) -> int:
         return self._matrix_heads_bytes(plan) + sum(
-            model.least_bytes(plan.context, kv_type, plan.texts)
-            for model, kv_type in self._models(plan)
+            model.least_bytes(params) for model, params in self._models(plan)
         )
 
     def _matrix_heads_bytes(self, plan: MemoryPlan) -> int:
@@ -321,8 +322,8 @@ class Search:
         if self._is_hopeless(plan):
             return Counter({HOST: self._least(plan)})
         needed = Counter({HOST: self._matrix_heads_bytes(plan)})
-        for model, kv_type in self._models(plan):
-            needed.update(model.bytes_by_device(plan.context, kv_type, plan.texts))
+        for model, params in self._models(plan):
+            needed.update(model.bytes_by_device(params))
         return needed
 
     def _shortage(self, plan: MemoryPlan) -> Shortage | None:

@@ -9,7 +9,7 @@ from time import perf_counter
 from localspec.engine.engine import Engine
 from localspec.engine.slot import Slot
 from localspec.errors import LocalspecError, ModelLoadError
-from localspec.llama.prefix import LEAST_SAVED
+from localspec.llama.cached_text import LEAST_SAVED
 from localspec.server.errors import ApiError
 
 # How long a client whose request was refused may wait before it asks again, where nothing is known.

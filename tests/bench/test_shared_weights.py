@@ -8,16 +8,22 @@ from fakes.mtp import write_target
 from localspec.bench.configurations import Sweep
 from localspec.bench.prompt_sets import Task
 from localspec.cli.demo_comparison import Comparison
+from localspec.drafters.spec import parse_draft
 from localspec.engine.engine import Engine, load_with
 from localspec.errors import LocalspecError, ModelLoadError
+from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
-from localspec.loading.config import RuntimeConfig
+from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.memory import plan
 from localspec.memory.available import HOST, FreeMemory
 
 PROMPT = "def fibonacci(n):"
 TASKS = [Task("code", 1, PROMPT)]
 RUNTIME = RuntimeConfig(threads=1, context=256)
+
+
+def loaded(path: Path, draft: str, weights: Model | None = None) -> Engine:
+    return load_with(EngineConfig(path, parse_draft(draft), RUNTIME, weights=weights))
 
 
 def text_of(engine: Engine) -> list[int]:
@@ -50,9 +56,9 @@ def test_the_demo_has_one_target(target_path: Path, drafter_path: Path) -> None:
 def test_heads_inside_need_weights_of_their_own(tmp_path: Path) -> None:
     path = write_target(tmp_path / "target.gguf")
     with (
-        load_with(path, "none", RUNTIME) as plain,
-        load_with(path, "mtp", RUNTIME, beside=plain) as engine,
-        load_with(path, "suffix", RUNTIME, beside=plain) as other,
+        loaded(path, "none") as plain,
+        loaded(path, "mtp", plain.model) as engine,
+        loaded(path, "suffix", plain.model) as other,
     ):
         assert engine.model is not plain.model
         assert other.model is plain.model
@@ -64,13 +70,13 @@ def test_weights_that_are_there_are_not_counted(
     target_path: Path, drafter_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = target_path.stat().st_size
-    with load_with(target_path, "none", RUNTIME) as plain:
+    with loaded(target_path, "none") as plain:
         # Room for the caches and a draft model, not for the target beside them.
         free = FreeMemory({HOST: 2 * size})
         monkeypatch.setattr(plan, "free_memory", lambda *_: free)
         with pytest.raises(ModelLoadError, match="would need"):
-            load_with(target_path, str(drafter_path), RUNTIME)
-        with load_with(target_path, str(drafter_path), RUNTIME, beside=plain) as engine:
+            loaded(target_path, str(drafter_path))
+        with loaded(target_path, str(drafter_path), plain.model) as engine:
             assert text_of(engine) == text_of(plain)
 
 
@@ -78,8 +84,8 @@ def test_what_has_no_room_where_the_target_is_is_refused(
     target_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved = plan.MemoryPlan(256, "f16", notes=("all of it is elsewhere",), placement=ON_PROCESSOR)
-    with load_with(target_path, "none", RUNTIME) as plain:
+    with loaded(target_path, "none") as plain:
         monkeypatch.setattr("localspec.loading.drafter_plan.memory_plan", lambda _: moved)
         with pytest.raises(ModelLoadError, match=r"no room beside another .* is elsewhere"):
-            load_with(target_path, "suffix", RUNTIME, beside=plain)
+            loaded(target_path, "suffix", plain.model)
         assert text_of(plain)

@@ -35,6 +35,7 @@ from localspec.errors import (
 )
 from localspec.gguf.reader import read_header
 from localspec.llama.context import Context
+from localspec.llama.context_params import ContextParams
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
@@ -42,7 +43,7 @@ from localspec.models.own_drafters import own_drafters
 from localspec.speculation.passes import Pass
 
 TOOL = os.environ.get("LLAMA_SPECULATIVE_SIMPLE", "")
-EXACT = {"flash_attention": False, "kv_type": llama_cpp.GGML_TYPE_F32, "threads": 1}
+EXACT = {"flash_attention": False, "kv_type": (llama_cpp.GGML_TYPE_F32,) * 2, "threads": 1}
 TEXT = [1, 259, 30, 266, 271, 90, 275, 40, 262, 3, 270, 261]
 LLAMA3 = {
     "rope_type": "llama3",
@@ -100,9 +101,10 @@ def made(tmp_path: Path, target: Path) -> Made:
 def computed(target: Path, head: Path, forward: PublishedEagle3) -> np.ndarray:
     """The logits of llama.cpp behind each token of TEXT but the first."""
     with Model(target, ON_PROCESSOR) as model, Model(head, ON_PROCESSOR) as own:
-        context = Context(model, n_ctx=64, **EXACT)
+        params = ContextParams(64, **EXACT)
+        context = Context(model, params)
         width = len(READS) * WIDTH
-        heads = HeadContext(own, target=context, encoder_width=width, n_ctx=64, texts=1, **EXACT)
+        heads = HeadContext(own, params, target=context, encoder_width=width)
         try:
             sequence = heads.new_sequence()
             rows = forward.features(TEXT[:-1]).astype(np.float32)

@@ -21,6 +21,7 @@ from localspec.engine.generation import Generation, Result
 from localspec.engine.recipe import Recipe, _options
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
+from localspec.llama.context_params import ContextParams
 from localspec.llama.devices import Device
 from localspec.llama.placement import Placement
 from localspec.loading import fingerprints
@@ -116,7 +117,7 @@ class Shaky:
     order: of the cells, on which they depend too.
     """
 
-    ubatch, snapshots = None, 0
+    params = ContextParams(256)
 
     def __init__(self, context, size: float, order: int = 0) -> None:  # type: ignore[no-untyped-def]
         self._context = context
@@ -131,8 +132,6 @@ class Shaky:
 
     def __exit__(self, *_exc: object) -> None:
         self._context.close()
-
-    texts = 1
 
     @property
     def context(self) -> "Shaky":

@@ -86,7 +86,7 @@ def test_a_saved_text_goes_on_with_another_number_of_snapshots(
         assert engine.slot.save("text", store) is None
     monkeypatch.setattr("localspec.loading.drafter_plan.SNAPSHOTS", loaded)
     with load(files["inside"], draft="mtp", **EXACT) as engine:
-        assert engine.slot.target.context.snapshots == loaded
+        assert engine.slot.target.context.params.snapshots == loaded
         assert engine.slot.load("text", store) is None
         rest = engine.generate(text, max_tokens=20, **options)
     assert [*written.token_ids, *rest.token_ids] == whole

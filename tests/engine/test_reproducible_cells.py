@@ -17,7 +17,6 @@ from localspec.gguf.check import check_generative
 from localspec.llama.batch_invariance import UNIFORM_ROWS
 from localspec.llama.context import Context
 from localspec.llama.model import Model
-from localspec.llama.moves import emptied
 from localspec.llama.sequence import KVSequence
 from localspec.loading import invariant_widths
 from localspec.loading.config import RuntimeConfig
@@ -117,7 +116,7 @@ def test_a_text_is_not_put_into_other_cells(windowed: KVSequence, length: int) -
         if way == "restored":
             assert windowed.restore(state)
         elif way == "emptied":
-            with emptied(windowed.context):
+            with windowed.context.emptied():
                 pass
         else:
             windowed.mark()

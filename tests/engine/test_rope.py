@@ -82,14 +82,16 @@ def test_a_drafter_of_the_family_gets_the_same(tmp_path: Path) -> None:
     path, drafter = tiny(tmp_path), str(tiny(tmp_path, "qwen3"))
     with localspec.load(path, drafter, context=400, **OPTIONS, **YARN) as engine:
         (member,) = engine.drafter_set.members
-        assert member.sequence and member.sequence.context.rope == engine.slot.target.context.rope
-        assert engine.slot.target.context.rope.options == YARN
+        rope = engine.slot.target.context.params.rope
+        assert rope.options == YARN
+        assert member.sequence and member.sequence.context.params.rope == rope
         assert not any("is not scaled" in note for note in engine.notes)
     with localspec.load(
         path, drafter, context=400, draft_rope_scale=2, **OPTIONS, **YARN
     ) as engine:
         (member,) = engine.drafter_set.members
-        assert member.sequence and member.sequence.context.rope.options == {**YARN, "rope_scale": 2}
+        assert member.sequence
+        assert member.sequence.context.params.rope.options == {**YARN, "rope_scale": 2}
 
 
 def test_a_drafter_that_is_not_scaled_drafts_on_and_a_line_says_so(tmp_path: Path) -> None:
@@ -125,7 +127,7 @@ def test_heads_of_every_sort(kind: str, family: str, is_scaled: bool, tmp_path: 
     with localspec.load(pair.target, pair.draft, **options) as engine:
         (member,) = engine.drafter_set.members
         assert member.sequence
-        assert member.sequence.context.rope.options == (YARN if is_scaled else {})
+        assert member.sequence.context.params.rope.options == (YARN if is_scaled else {})
         found = engine.generate(LONG, depth=3, **GREEDY)
     assert found.token_ids == expected
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from fakes import tiny
 
-from localspec.llama import context as context_module
 from localspec.llama.context import Context, single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.rollback import SNAPSHOTS, Rollback
 from localspec.llama.sequence import KVSequence
@@ -52,7 +52,7 @@ def write_family(path: Path, family: str) -> Path:
 
 
 def context_of(model: Model, kind: str, **options: Any) -> KVSequence:
-    """A context of one of KINDS. options: of Context, instead of those that serve best.
+    """A context of one of KINDS. options: of ContextParams, instead of those that serve best.
 
     Those are where what is computed depends least on the width of the passes.
     """
@@ -65,7 +65,7 @@ def context_of(model: Model, kind: str, **options: Any) -> KVSequence:
 def company_of(model: Model, kind: str, **options: Any) -> Context:
     """A context of one of KINDS for several texts."""
     with small_passes(kind):
-        context = Context(model, **_settings(kind, options))
+        context = Context(model, ContextParams(**_settings(kind, options)))
     context.chunk = _CHUNK if kind == SLIDING else context.chunk
     return context
 
@@ -73,21 +73,21 @@ def company_of(model: Model, kind: str, **options: Any) -> Context:
 @contextmanager
 def small_passes(kind: str) -> Iterator[None]:
     """Contexts made meanwhile are for passes so small that the kind's window slides."""
-    usual = context_module.context_params
+    usual = ContextParams.for_library
 
-    def sliding(*given: Any, **named: Any) -> Any:
-        params = usual(*given, **named)
-        params.n_batch, params.n_ubatch = _CHUNK, _CHUNK
-        return params
+    def sliding(params: ContextParams) -> Any:
+        values = usual(params)
+        values.n_batch, values.n_ubatch = _CHUNK, _CHUNK
+        return values
 
     with pytest.MonkeyPatch.context() as patch:
         if kind == SLIDING:
-            patch.setattr(context_module, "context_params", sliding)
+            patch.setattr(ContextParams, "for_library", sliding)
         yield
 
 
 def _settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
-    exact = {"flash_attention": False, "kv_type": llama_cpp.GGML_TYPE_F32, "n_ctx": 512}
+    exact = {"flash_attention": False, "kv_type": (llama_cpp.GGML_TYPE_F32,) * 2, "n_ctx": 512}
     return {"threads": 1, "snapshots": KINDS[kind][1], **exact, **options}
 
 

@@ -8,13 +8,16 @@ import numpy as np
 from fakes.numpy_llama import Floats, NumpyLlama
 
 from localspec.llama.context import Context
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.speculation.draft import NOTHING
 from localspec.speculation.passes import OUTPUT, Pass, draft_pass
 from localspec.utils.closing import Closing
 
-EXACT = {"flash_attention": False, "kv_type": llama_cpp.GGML_TYPE_F32}
+EXACT = ContextParams(
+    512, flash_attention=False, kv_type=(llama_cpp.GGML_TYPE_F32, llama_cpp.GGML_TYPE_F32)
+)
 
 
 class LibraryRows(NumpyLlama, Closing):
@@ -27,7 +30,7 @@ class LibraryRows(NumpyLlama, Closing):
         super().__init__(path)
         self._reads = tuple(sorted(set(layers)))
         self._model = Model(path, ON_PROCESSOR)
-        self._text = Context(self._model, n_ctx=512, threads=1, **EXACT).new_sequence()
+        self._text = Context(self._model, EXACT).new_sequence()
 
     def hidden(self, tokens: list[int]) -> list[Floats]:
         """As NumpyLlama.hidden; empty for layers that are not read."""

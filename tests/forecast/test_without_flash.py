@@ -32,7 +32,7 @@ def test_without_over_with(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> N
     asked: list[tuple[bool, int, int]] = []
 
     def seconds(sequence: KVSequence, rows: int) -> float:
-        off = sequence.context._options["flash_attention"] is False
+        off = sequence.context.params.flash_attention is False
         asked.append((off, rows, len(sequence.tokens)))
         return (0.5 if off else 1.0) * rows if rows > 1 else 1.0
 

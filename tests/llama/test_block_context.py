@@ -24,6 +24,7 @@ from localspec.drafters.dflash import Dflash
 from localspec.errors import LocalspecError
 from localspec.llama.block_context import BlockContext
 from localspec.llama.context import Context
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.sampling.noise import Noise
@@ -32,7 +33,7 @@ from localspec.sampling.sampler import Sampler
 from localspec.speculation.drafter import Limit
 from localspec.speculation.passes import Pass, Passes, direct, run
 
-EXACT = {"flash_attention": False, "kv_type": llama_cpp.GGML_TYPE_F32, "threads": 1}
+EXACT = {"flash_attention": False, "kv_type": (llama_cpp.GGML_TYPE_F32,) * 2, "threads": 1}
 TEXTS = 4
 WARM = Sampler(SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0), Noise(1))
 
@@ -52,16 +53,15 @@ class Models:
         self._undo = undo
 
     def contexts(self, texts: int = TEXTS) -> tuple[Context, BlockContext]:
-        target = Context(self.target, n_ctx=256, texts=texts, **EXACT)
+        params = ContextParams(256, texts=texts, **EXACT)
+        target = Context(self.target, params)
         self._undo.callback(target.close)
         return target, BlockContext(
             self.head,
+            params,
             target=target,
             block=block_of(self.oracle.head),
             encoder_width=len(READS) * WIDTH,
-            n_ctx=256,
-            texts=texts,
-            **EXACT,
         )
 
     def text(self, target: Context, head: BlockContext, text: list[int]) -> HeadText:

@@ -1,6 +1,7 @@
 """The trial of passes finds which of them give a token logits of equal bits, and nothing else."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 from localspec.errors import LocalspecError
 from localspec.llama.batch_invariance import logits_by
 from localspec.llama.context import single_sequence
-from localspec.llama.digits_probe import _Trial, find_equal_digits
+from localspec.llama.context_params import ContextParams
+from localspec.llama.digits_probe import CELLS, _Trial, find_equal_digits
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.probe_cache import OTHER, OWN, ProbeCache, Rows
 from localspec.speculation.equal_digits import EqualDigits
 
-F16 = 1
+CACHE = ContextParams(CELLS, flash_attention=True)
 # Enough for everything on any machine.
 LONG = 60.0
 
@@ -34,7 +36,7 @@ def float_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
 
 def find(model: Model, *, flash: bool, threads: int = 1) -> EqualDigits:
     found = find_equal_digits(
-        model, threads=threads, flash_attention=flash, kv_type=F16, budget=LONG
+        model, replace(CACHE, threads=threads, flash_attention=flash), budget=LONG
     )
     assert found
     return found
@@ -126,13 +128,11 @@ def test_a_model_is_tried_within_its_positions(tmp_path: Path, family: str) -> N
         assert model.n_ctx_train == 256
         assert find(model, flash=True).behind < 256 - 64
         model.n_ctx_train = 100
-        assert find_equal_digits(model, threads=1, flash_attention=True, kv_type=F16) is None
+        assert find_equal_digits(model, CACHE) is None
 
 
 def test_a_slow_model_is_tried_with_the_needed_widths_only(target_model: Model) -> None:
-    found = find_equal_digits(
-        target_model, threads=1, flash_attention=True, kv_type=F16, budget=0.0
-    )
+    found = find_equal_digits(target_model, CACHE, budget=0.0)
     assert found and found.groups == ((1, 2, 4),)
 
 
@@ -155,12 +155,11 @@ def test_a_library_that_computes_no_trial_is_no_error(
         raise LocalspecError("a trial pass of 5 rows failed")
 
     monkeypatch.setattr(ProbeCache, "evaluate", fail)
-    options = {"threads": 1, "flash_attention": True, "kv_type": F16}
-    assert find_equal_digits(target_model, **options) is None
+    assert find_equal_digits(target_model, CACHE) is None
 
 
 def test_a_text_is_doubled_cell_by_cell(target_model: Model) -> None:
-    with ProbeCache(target_model, 256, threads=1, flash_attention=True, kv_type=F16) as cache:
+    with ProbeCache(target_model, replace(CACHE, n_ctx=256)) as cache:
         cache.evaluate((OWN, [5, 6, 7]))
         size = cache.copy().size
         assert cache.double()

@@ -24,13 +24,14 @@ from fakes.tiny import N_VOCAB
 from localspec.drafters.eagle3 import Eagle3
 from localspec.errors import DeviceError, LocalspecError, ModelLoadError
 from localspec.llama.context import Context
+from localspec.llama.context_params import ContextParams
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.speculation.drafter import Limit
 from localspec.speculation.passes import Pass, run
 
-EXACT = {"flash_attention": False, "kv_type": llama_cpp.GGML_TYPE_F32, "threads": 1}
+EXACT = {"flash_attention": False, "kv_type": (llama_cpp.GGML_TYPE_F32,) * 2, "threads": 1}
 TEXTS = 4
 
 
@@ -47,15 +48,14 @@ class Models:
         self._undo = undo
 
     def contexts(self, texts: int = TEXTS) -> tuple[Context, HeadContext]:
-        target = Context(self.target, n_ctx=256, texts=texts, **EXACT)
+        params = ContextParams(256, texts=texts, **EXACT)
+        target = Context(self.target, params)
         self._undo.callback(target.close)
         return target, HeadContext(
             self.head,
+            params,
             target=target,
             encoder_width=len(READS) * WIDTH,
-            n_ctx=256,
-            texts=texts,
-            **EXACT,
         )
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from fakes.checked import SLIDES_AFTER, SLIDING, STATES, WINDOW, Checked, Make
 
-from localspec.llama import context as context_module
+from localspec.llama import kv_cache as kv_cache_module
 from localspec.llama import marks as marks_module
 from localspec.llama.rollback import SNAPSHOTS, Memory, Rollback
 
@@ -268,8 +268,8 @@ def test_mutants_of_marks_are_caught(
         checked.step(2, 1)
 
     marks_and_cuts(Checked(make(kind), make(kind)))
-    monkeypatch.setattr(context_module, "Memory", mutant)
+    monkeypatch.setattr(kv_cache_module, "Memory", mutant)
     wrong = make(kind)
     monkeypatch.undo()
-    with pytest.raises((AssertionError, context_module.LocalspecError)):
+    with pytest.raises((AssertionError, kv_cache_module.LocalspecError)):
         marks_and_cuts(Checked(wrong, make(kind)))

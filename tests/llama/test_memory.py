@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from struct import pack
 
@@ -11,7 +12,8 @@ from fakes.tiny import FAMILIES, write_tiny
 
 from localspec.bench.experiments.context_memory import BUDGET, measure
 from localspec.gguf import check
-from localspec.llama.context import single_sequence
+from localspec.llama.context import Context
+from localspec.llama.context_params import ContextParams
 from localspec.llama.dry_run import ContextMemory, DryModel, parse_context_memory
 from localspec.llama.library import captured_log
 from localspec.llama.model import Model
@@ -93,17 +95,16 @@ def test_nothing_grows_with_context_times_vocabulary() -> None:
 def test_a_dry_model_takes_what_a_real_one_does(
     n_ctx: int, kv_type: str, flash_attention: bool | None
 ) -> None:
-    path, number = registry.bundled().target, kv_types(kv_type)
+    path, types = registry.bundled().target, kv_types(kv_type)
+    params = ContextParams(n_ctx, flash_attention=flash_attention, kv_type=types)
     with DryModel(path, ON_PROCESSOR) as dry:
-        said = dry.context_memory(n_ctx, kv_type=number, flash_attention=flash_attention)
+        said = dry.context_memory(params)
     with Model(path, ON_PROCESSOR) as model, captured_log() as lines:
-        single_sequence(
-            model, n_ctx=n_ctx, threads=1, flash_attention=flash_attention, kv_type=number
-        ).close()
+        Context(model, params).close()
     assert said == parse_context_memory(lines)
     assert said is not None
     cells = -(-n_ctx // 256) * 256
-    cache = estimate.cache_bytes(check.check_generative(path), cells, kv_type)
+    cache = estimate.cache_bytes(check.check_generative(path), cells, types)
     assert said.cache["CPU"] == pytest.approx(cache, abs=MIB / 100)
 
 
@@ -111,9 +112,9 @@ def test_a_dry_model_takes_what_a_real_one_does(
 def test_whatever_a_model_keeps_of_a_text(family: str, tmp_path: Path) -> None:
     path = write_tiny(tmp_path / f"{family}.gguf", family)
     with DryModel(path, ON_PROCESSOR) as dry:
-        said = dry.context_memory(2048, kv_type=kv_types("f16"), flash_attention=None)
+        said = dry.context_memory(ContextParams(2048))
     with Model(path, ON_PROCESSOR) as model, captured_log() as lines:
-        single_sequence(model, n_ctx=2048, threads=1).close()
+        Context(model, ContextParams(2048)).close()
     assert said == parse_context_memory(lines)
     assert said is not None
     assert said.cache["CPU"]
@@ -122,12 +123,12 @@ def test_whatever_a_model_keeps_of_a_text(family: str, tmp_path: Path) -> None:
 
 def test_a_window_that_keeps_the_whole_text(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "gemma3.gguf", "gemma3")
-    options = {"kv_type": 1, "flash_attention": False, "swa_full": True}
+    params = ContextParams(2048, flash_attention=False, swa_full=True)
     with DryModel(path, ON_PROCESSOR) as dry:
-        said = dry.context_memory(2048, **options)
-        window = dry.context_memory(2048, **{**options, "swa_full": False})
+        said = dry.context_memory(params)
+        window = dry.context_memory(replace(params, swa_full=False))
     with Model(path, ON_PROCESSOR) as model, captured_log() as lines:
-        single_sequence(model, n_ctx=2048, threads=1, **options).close()
+        Context(model, params).close()
     assert said == parse_context_memory(lines)
     assert said is not None and window is not None
     times = 2048 / padded(16 + 512)
@@ -141,16 +142,14 @@ def test_a_window_that_keeps_the_whole_text(tmp_path: Path) -> None:
 def test_room_for_several_texts(
     family: str, texts: int, branches: int, snapshots: int, tmp_path: Path
 ) -> None:
-    options = {"texts": texts, "branches": branches, "snapshots": snapshots}
+    alone = ContextParams(1024, flash_attention=True)
+    params = replace(alone, texts=texts, branches=branches, snapshots=snapshots)
     path = write_tiny(tmp_path / f"{family}.gguf", family)
     with DryModel(path, ON_PROCESSOR) as dry:
-        one = dry.context_memory(1024, kv_type=1, flash_attention=True)
-        said = dry.context_memory(1024, kv_type=1, flash_attention=True, **options)
+        one = dry.context_memory(alone)
+        said = dry.context_memory(params)
     with Model(path, ON_PROCESSOR) as model, captured_log() as lines:
-        context = single_sequence(
-            model, n_ctx=1024, threads=1, kv_type=1, flash_attention=True, **options
-        )
-        context.close()
+        Context(model, params).close()
     assert said == parse_context_memory(lines)
     assert one is not None and said is not None
     # States and windows are kept for each sequence id, other keys and values for each text.
@@ -168,7 +167,7 @@ def test_snapshots_of_a_state_are_counted(tmp_path: Path) -> None:
     sizes = []
     for snapshots in (0, 8):
         with DryModel(write_tiny(tmp_path / "qwen35.gguf", "qwen35"), ON_PROCESSOR) as dry:
-            said = dry.context_memory(256, kv_type=1, flash_attention=None, snapshots=snapshots)
+            said = dry.context_memory(ContextParams(256, snapshots=snapshots))
         assert said is not None
         sizes.append(said.cache["CPU"])
     # The state has 16.9 kB; the library says its size to a hundredth of a MiB.
@@ -178,7 +177,7 @@ def test_snapshots_of_a_state_are_counted(tmp_path: Path) -> None:
 def test_a_dry_model_takes_nothing_itself() -> None:
     with DryModel(registry.bundled().target, ON_PROCESSOR) as dry:
         before = psutil.Process().memory_info().rss
-        said = dry.context_memory(2**17, kv_type=kv_types("f16"), flash_attention=None)
+        said = dry.context_memory(ContextParams(2**17))
         assert said is not None
         grown = psutil.Process().memory_info().rss - before
         assert said.cache["CPU"] == 2**30 > 16 * grown
@@ -186,7 +185,8 @@ def test_a_dry_model_takes_nothing_itself() -> None:
 
 def test_a_context_that_cannot_be_made_has_no_figure() -> None:
     with DryModel(registry.bundled().target, ON_PROCESSOR) as dry:
-        assert dry.context_memory(256, kv_type=kv_types("q8_0"), flash_attention=False) is None
+        params = ContextParams(256, flash_attention=False, kv_type=kv_types("q8_0"))
+        assert dry.context_memory(params) is None
 
 
 def test_devices_are_told_apart() -> None:

@@ -10,7 +10,7 @@ from fakes.numpy_llama import Tensors
 from fakes.tiny import FAMILIES, WIDTH, write_tiny
 
 from localspec.llama.context import Context
-from localspec.llama.context_params import OUTPUT_ROWS
+from localspec.llama.context_params import OUTPUT_ROWS, ContextParams
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rollback import SNAPSHOTS
@@ -31,12 +31,13 @@ def context(family: Path) -> Make:
     def make(texts: int = 1, **options: int) -> Context:
         return Context(
             Model(family, ON_PROCESSOR),
-            n_ctx=256,
-            threads=1,
-            texts=texts,
-            flash_attention=False,
-            kv_type=llama_cpp.GGML_TYPE_F32,
-            **options,
+            ContextParams(
+                256,
+                texts=texts,
+                flash_attention=False,
+                kv_type=(llama_cpp.GGML_TYPE_F32,) * 2,
+                **options,
+            ),
         )
 
     return make

@@ -8,7 +8,7 @@ from fakes.tiny import N_VOCAB
 from fakes.toy import proposed
 
 from localspec.drafters.draft_model import DraftModel
-from localspec.llama import context as context_module
+from localspec.llama import kv_cache as kv_cache_module
 from localspec.llama import sequence as sequence_module
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
@@ -185,11 +185,11 @@ class CutsTooDeep(Memory):
 def test_mutants_are_caught(
     make: Make, kind: str, mutant: type[Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context_module, "Memory", mutant)
+    monkeypatch.setattr(kv_cache_module, "Memory", mutant)
     wrong = make(kind)
     monkeypatch.undo()
     checked = Checked(wrong, make(kind))
-    with pytest.raises((AssertionError, context_module.LocalspecError)):
+    with pytest.raises((AssertionError, kv_cache_module.LocalspecError)):
         checked.read(8)
         checked.step(12, 3)
         checked.step(0, 0)

@@ -10,7 +10,7 @@ from fakes.tiny import write_tiny
 
 from localspec.errors import InvalidValueError
 from localspec.gguf.reader import Header, read_header
-from localspec.llama.context_params import context_params
+from localspec.llama.context_params import ContextParams
 from localspec.llama.rope import UNSCALED, RopeScaling, has_rope
 from localspec.loading.config import RuntimeConfig
 
@@ -93,7 +93,7 @@ def test_what_there_is_not_is_refused(options: dict[str, Any], why: str) -> None
 
 def test_the_library_gets_what_its_own_programs_give_it() -> None:
     def params(rope: RopeScaling) -> tuple[int, float, float, int]:
-        found = context_params(64, threads=1, flash_attention=None, kv_type=1, rope=rope)
+        found = ContextParams(64, rope=rope).for_library()
         return (
             found.rope_scaling_type,
             found.rope_freq_scale,

@@ -7,6 +7,7 @@ row of every text, is compared with that of a context that never held another te
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import llama_cpp
@@ -22,7 +23,9 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from localspec.errors import LocalspecError
-from localspec.llama.context import CHUNK, MAX_IDS, OUTPUT_ROWS, Context
+from localspec.llama.context import Context
+from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, ContextParams
+from localspec.llama.kv_cache import MAX_IDS
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.sequence import KVSequence
@@ -169,7 +172,7 @@ class Texts(RuleBasedStateMachine):
         for length in (20, 7, 12):
             self.begin(length)
 
-    @precondition(lambda self: len(self.texts) < self.context.texts)
+    @precondition(lambda self: len(self.texts) < self.context.params.texts)
     @rule(length=st.integers(1, 60))
     def begin(self, length: int) -> None:
         tokens = self.some(length)
@@ -300,11 +303,11 @@ class Texts(RuleBasedStateMachine):
     def checkpoint(self, which: int) -> None:
         self.text(which)[0].checkpoint()
 
-    @precondition(lambda self: self.context.texts < TEXTS)
+    @precondition(lambda self: self.context.params.texts < TEXTS)
     @rule()
     def resize(self) -> None:
         with small_passes(self.kind):
-            self.context.resize(self.context.texts + 1)
+            self.context.resize(self.context.params.texts + 1)
         self.all_right()
 
     @precondition(lambda self: len(self.texts) > 1)
@@ -436,7 +439,7 @@ def test_a_move_to_a_larger_cache_that_is_interrupted(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Memory, "copy", interrupted)
         context.resize(3)
-    assert context.texts == 3
+    assert context.params.texts == 3
     sequences.append(context.new_sequence())
     sequences[2].extend([9, 8, 7])
     for each in sequences:
@@ -573,9 +576,9 @@ def test_the_cells_of_all_branches_are_used_again(trees: Any) -> None:
 
 def test_bit_for_bit_where_the_width_does_not_matter(target_model: Model) -> None:
     """The bundled target, one thread, flash attention: the digits of a tree are those of chains."""
-    options: dict[str, Any] = {"n_ctx": 256, "threads": 1, "flash_attention": True}
-    context = Context(target_model, branches=3, **options)
-    chains = Context(target_model, **options).new_sequence()
+    params = ContextParams(256, flash_attention=True)
+    context = Context(target_model, replace(params, branches=3))
+    chains = Context(target_model, params).new_sequence()
     prompt = target_model.tokenize("def read(path):\n    with open(path) as")
     tree = context.new_sequence()
     for sequence in (tree, chains):
@@ -606,7 +609,8 @@ def shares_positions(draft: Draft, node: int) -> bool:
 def test_long_texts_behind_a_shared_prefix(target_model: Model) -> None:
     """The prefix is evaluated once; texts end in any order."""
     tokens = [int(t) for t in np.random.default_rng(0).integers(30, 4000, 2000)]
-    context = Context(target_model, n_ctx=2048, texts=3, threads=2, flash_attention=True)
+    params = ContextParams(2048, threads=2, texts=3, flash_attention=True)
+    context = Context(target_model, params)
     first, second, third = (context.new_sequence() for _ in range(3))
     first.extend(tokens)
     for other in (second, third):
@@ -618,7 +622,7 @@ def test_long_texts_behind_a_shared_prefix(target_model: Model) -> None:
     first.extend(tokens[:600])
     first.close()
     again = {each: each.extend([60]).copy() for each in ends}
-    alone = Context(target_model, n_ctx=2048, threads=2, flash_attention=True).new_sequence()
+    alone = Context(target_model, replace(params, texts=1)).new_sequence()
     alone.extend(tokens)
     for each, end in ends.items():
         alone.truncate(2000)

@@ -21,6 +21,7 @@ from fakes.tiny import N_VOCAB
 from localspec.drafters.assistant import Assistant
 from localspec.errors import DeviceError, LocalspecError, ModelLoadError
 from localspec.llama.context import Context
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.shared_context import SharedContext, SharedSequence
@@ -28,7 +29,7 @@ from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit
 from localspec.speculation.passes import Pass, direct, run
 
-EXACT = {"flash_attention": False, "kv_type": llama_cpp.GGML_TYPE_F32, "threads": 1}
+EXACT = {"flash_attention": False, "kv_type": (llama_cpp.GGML_TYPE_F32,) * 2, "threads": 1}
 TEXTS = 4
 LAST = len(LAYERS)
 # ggml's table of GELU has 16-bit floats. Rows and logits of a wrong state differ by 1 and more.
@@ -47,7 +48,7 @@ class Models:
         self._undo = undo
 
     def target_context(self, texts: int = TEXTS, **options: Any) -> Context:
-        target = Context(self.target, n_ctx=256, texts=texts, **{**EXACT, **options})
+        target = Context(self.target, ContextParams(256, texts=texts, **{**EXACT, **options}))
         self._undo.callback(target.close)
         return target
 
@@ -199,7 +200,7 @@ def test_a_target_that_makes_room_keeps_its_assistant(models: Models) -> None:
     run(first.begin())
     run(first.step(4, 2))
     target.resize(3)
-    assert shared.texts == 3
+    assert shared.params.texts == 3
     run(first.step(4, 1))
     second = Text(models, target, shared, prompt(4, 9))
     together([steps(second, 1), first.step(3, 3)])
@@ -263,7 +264,7 @@ MISTAKES = {
     "a context too small": Edit(
         SharedContext.places_beside, "return texts", "return max(1, texts - 1)"
     ),
-    "texts that are lost": Edit(SharedContext.__init__, "with emptied(target):", "if True:"),
+    "texts that are lost": Edit(SharedContext.__init__, "with target.emptied():", "if True:"),
 }
 
 

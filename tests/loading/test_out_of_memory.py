@@ -8,13 +8,14 @@ import llama_cpp
 import pytest
 
 import localspec
+from localspec.drafters.spec import parse_draft
 from localspec.engine.engine import load_with
 from localspec.errors import ModelLoadError, OutOfMemoryError
 from localspec.llama import lack_of_memory, library
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.loading import loader
-from localspec.loading.config import RuntimeConfig
+from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.memory import estimate, plan
 from localspec.memory.available import HOST, FreeMemory
 from localspec.models import registry
@@ -87,10 +88,11 @@ def test_larger_plans_that_ran_out_before_are_passed_over(
     runtime = RuntimeConfig.of(**OPTIONS)
     monkeypatch.setattr(plan, "free_memory", lambda *_places: FREE)
     loads = count_loads(monkeypatch)
-    with load_with(None, "auto", runtime, memory_faults=memory_faults) as engine:
+    config = EngineConfig(None, parse_draft("auto"), runtime, memory_faults=memory_faults)
+    with load_with(config) as engine:
         assert engine.drafter_set.names == ["suffix"]
     monkeypatch.setattr(plan, "free_memory", lambda *_places: FreeMemory({HOST: 2**40}))
-    with load_with(None, "auto", runtime, memory_faults=memory_faults) as engine:
+    with load_with(config) as engine:
         assert len(engine.drafter_set.names) == 2
     assert len(loads) == 2
 

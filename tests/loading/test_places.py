@@ -16,9 +16,10 @@ from localspec import Engine, Session
 from localspec.conversation.events import Notice
 from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.gguf.check import check_generative
-from localspec.llama import moves
 from localspec.llama.context import Context
+from localspec.llama.context_params import ContextParams
 from localspec.llama.dry_run import ContextMemory, DryModel
+from localspec.llama.kv_cache import KVCache
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.loading import places
 from localspec.memory.available import HOST, FreeMemory
@@ -54,9 +55,9 @@ def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def needed(path: Path, texts: int) -> int:
-    sizes = ContextSizes(path, check_generative(path), ON_PROCESSOR, flash_attention=None)
+    sizes = ContextSizes(path, check_generative(path), ON_PROCESSOR)
     with closing(sizes):
-        found = sizes.bytes_by_device(N_CTX, "f16", texts)
+        found = sizes.bytes_by_device(ContextParams(N_CTX, texts=texts))
     assert found is not None
     return found.total()
 
@@ -74,7 +75,7 @@ def test_a_cache_grows_by_doubling(load: Load) -> None:
     with ExitStack() as undo:
         sessions = opened(load(), undo, 5)
         assert len(set(contexts(sessions))) == 1
-        assert contexts(sessions)[0].texts == 8
+        assert contexts(sessions)[0].params.texts == 8
 
 
 @pytest.mark.parametrize("draft", ["none", "auto"])
@@ -84,10 +85,10 @@ def test_a_cache_for_as_many_texts_as_are_meant_never_grows(
     prompts, settings = ["List files by size", "def f", "a b a b"], {"max_tokens": 20, "seed": 3}
     with localspec.load(draft=draft, context=N_CTX, threads=1) as alone:
         expected = [alone.generate(each, **settings).token_ids for each in prompts]
-    monkeypatch.setattr(moves, "resize", Mock(side_effect=AssertionError("it grows")))
+    monkeypatch.setattr(KVCache, "resize", Mock(side_effect=AssertionError("it grows")))
     with localspec.load(draft=draft, context=N_CTX, threads=1, texts=3) as engine:
         drafting = engine.drafter_set.sequences.values()
-        assert [each.context.texts for each in (engine.slot.target, *drafting)] == [3] * (
+        assert [each.context.params.texts for each in (engine.slot.target, *drafting)] == [3] * (
             1 + len(engine.drafter_set.sequences)
         )
         found = [each.token_ids for each in engine.generate(prompts, **settings)]
@@ -100,13 +101,13 @@ def test_a_head_has_room_for_as_many_texts_as_its_target() -> None:
     head = Path(__file__).parents[1] / "trained" / "eagle3-terminal-9m-q8_0.gguf"
     with localspec.load(draft=str(head), context=N_CTX, threads=1, texts=3) as engine:
         (sequence,) = engine.drafter_set.sequences.values()
-        assert sequence.context.texts == engine.slot.target.context.texts == 3
+        assert sequence.context.params.texts == engine.slot.target.context.params.texts == 3
 
 
 @pytest.mark.parametrize("options", [{"reproducible": True}, {"flash_attention": False}])
 def test_texts_that_share_no_cache_get_no_room_in_one(options: dict[str, Any]) -> None:
     with localspec.load(draft="none", context=N_CTX, threads=1, texts=3, **options) as engine:
-        assert engine.slot.target.context.texts == 1
+        assert engine.slot.target.context.params.texts == 1
 
 
 @pytest.mark.parametrize("texts", [0, 1025])
@@ -124,7 +125,7 @@ def test_by_one_where_twice_does_not_fit(
         free[HOST] = needed(path, 4) - 1
         sessions += opened(engine, undo, 1)
         assert len(set(contexts(sessions))) == 1
-        assert contexts(sessions)[0].texts == 3
+        assert contexts(sessions)[0].params.texts == 3
 
 
 def test_then_it_has_a_cache_of_its_own_and_that_is_said(
@@ -224,19 +225,19 @@ def test_reproducible_texts_run_one_after_the_other_and_that_is_said(load: Load)
 def test_what_is_lacking_on_a_gpu_is_named(
     load: Load, free: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def on_gpu(_dry: DryModel, n_ctx: int, *, texts: int, **_options: Any) -> ContextMemory:
-        return ContextMemory({"CUDA0": 100 * MIB * texts}, {"CUDA0": MIB, HOST: MIB})
+    def on_gpu(_dry: DryModel, params: ContextParams) -> ContextMemory:
+        return ContextMemory({"CUDA0": 100 * MIB * params.texts}, {"CUDA0": MIB, HOST: MIB})
 
     monkeypatch.setattr(DryModel, "context_memory", on_gpu)
     free["CUDA0"] = 401 * MIB
     with ExitStack() as undo:
         engine = load()
         sessions = opened(engine, undo, 3)
-        assert [each.texts for each in contexts(sessions)] == [4] * 3
+        assert [each.params.texts for each in contexts(sessions)] == [4] * 3
         sessions += opened(engine, undo, 1)
         free["CUDA0"] = 150 * MIB
         sessions += opened(engine, undo, 1)
-        assert contexts(sessions)[-1].texts == 1
+        assert contexts(sessions)[-1].params.texts == 1
         (note,) = engine.notes
         lacking = f"{format_bytes(801 * MIB)} on CUDA0, and {format_bytes(150 * MIB)} are free"
         assert note.endswith(f"would need {lacking}")

@@ -197,7 +197,7 @@ def test_a_load_that_lasts_is_noticed_once(looks: Looks) -> None:
 
 def threads_of(context: Context) -> int:
     """The threads that a context was told to use."""
-    return int(context._options["threads"])
+    return context.params.threads
 
 
 @pytest.fixture
@@ -332,7 +332,7 @@ def test_a_head_is_measured_and_computed_with_the_new_number(
     assert now.costs.drafters.keys() == before.drafters.keys() == {name}
     assert now.policies.costs.drafter(name).first > 0
     # The trial was made with the snapshots of the texts, and stored under them.
-    kept = with_head.slot.target.context.snapshots
+    kept = with_head.slot.target.context.params.snapshots
     paths = {name: with_head.drafter_set.model_paths[0]}
     used = kept if with_head.slot.target.rollback is Rollback.BOUNDED else 0
     found = remembered(with_head.model.path, paths, now.runtime, snapshots=used)
@@ -403,7 +403,7 @@ def test_no_change_without_memory_for_a_trial(
     def refuse(*_args: object, **_options: object) -> None:
         raise ModelLoadError("there is no memory left")
 
-    monkeypatch.setattr(RuntimeConfig, "_require_room", refuse)
+    monkeypatch.setattr(config, "_require_room", refuse)
     for _ in range(3):
         assert write(quiet).stop_reason == "length"
     assert (quiet.threads, counts(quiet)) == (2, {2})

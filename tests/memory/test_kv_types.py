@@ -55,10 +55,10 @@ def test_only_quantised_values_need_flash_attention() -> None:
 
 def test_memory_is_the_sum_of_both() -> None:
     header = facts_of(registry.bundled().target).header
-    both = {each: cache_bytes(header, 1024, each) or 0 for each in KV_TYPES}
+    both = {each: cache_bytes(header, 1024, kv_types(each)) or 0 for each in KV_TYPES}
     for keys in KV_TYPES:
         for values in KV_TYPES:
-            found = cache_bytes(header, 1024, f"{keys}/{values}")
+            found = cache_bytes(header, 1024, kv_types(f"{keys}/{values}"))
             assert found == (both[keys] + both[values]) // 2
 
 

@@ -11,10 +11,12 @@ from fakes.mtp import write_target
 import localspec
 from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.gguf.facts import facts_of
+from localspec.llama.context_params import ContextParams
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rollback import SNAPSHOTS
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.available import HOST, FreeMemory
+from localspec.memory.kv_types import kv_types
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.plan import best_plan, memory_plan
 from localspec.memory.request import MemoryPlan, MemoryRequest
@@ -42,9 +44,10 @@ def needed(
     texts: int = 1,
 ) -> int:
     assert path is not None
-    model = ModelMemory(facts_of(path), ON_PROCESSOR, flash_attention=None, snapshots=snapshots)
+    model = ModelMemory(facts_of(path), ON_PROCESSOR)
+    params = ContextParams(context, kv_type=kv_types(kv_type), snapshots=snapshots, texts=texts)
     try:
-        return model.bytes_by_device(context, kv_type, texts).total()
+        return model.bytes_by_device(params).total()
     finally:
         model.close()
 

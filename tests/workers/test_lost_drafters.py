@@ -11,7 +11,7 @@ from fakes.workers import real_worker, require_rpc
 
 import localspec
 from localspec.engine.state_store import StateStore
-from localspec.llama.prefix import LEAST_SAVED
+from localspec.llama.cached_text import LEAST_SAVED
 from localspec.llama.rollback import Rollback
 from localspec.llama.rpc_server import RpcServer
 from localspec.loading.config import RuntimeConfig

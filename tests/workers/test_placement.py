@@ -13,6 +13,7 @@ import localspec
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError, WorkerError
 from localspec.gguf.facts import facts_of
+from localspec.llama.context_params import ContextParams
 from localspec.llama.dry_run import DryModel
 from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.llama.rpc_server import RpcServer
@@ -139,8 +140,8 @@ def test_experts_stay_on_the_processor(devices: tuple[str, str], moe: Path) -> N
     needed, texts = [], []
     for count in (0, 1, -1):
         placement = Placement(devices=(first,), cpu_moe=count)
-        memory = ModelMemory(facts_of(moe), placement, flash_attention=None)
-        needed.append(memory.bytes_by_device(256, "f16"))
+        memory = ModelMemory(facts_of(moe), placement)
+        needed.append(memory.bytes_by_device(ContextParams(256)))
         memory.close()
         with localspec.load(moe, "none", device=[first], cpu_moe=count) as engine:
             texts.append(engine.generate("hello", temperature=0, max_tokens=12).token_ids)
@@ -185,9 +186,9 @@ def planned(
 
 
 def needed_there(path: Path, device: str, context: int = 1024) -> int:
-    memory = ModelMemory(facts_of(path), Placement(devices=(device,)), flash_attention=None)
+    memory = ModelMemory(facts_of(path), Placement(devices=(device,)))
     try:
-        return memory.bytes_by_device(context, "f16")[device]
+        return memory.bytes_by_device(ContextParams(context))[device]
     finally:
         memory.close()
 
@@ -259,8 +260,8 @@ def test_a_head_takes_memory_where_it_is(devices: tuple[str, str]) -> None:
     """The library does not say how much, as its context needs that of its target."""
     first, _ = devices
     for place, device in ((Placement(devices=(first,)), first), (ON_PROCESSOR, HOST)):
-        memory = ModelMemory(facts_of(EAGLE3), place, flash_attention=None)
-        needed = memory.bytes_by_device(1024, "f16")
+        memory = ModelMemory(facts_of(EAGLE3), place)
+        needed = memory.bytes_by_device(ContextParams(1024))
         memory.close()
         assert needed[device] > EAGLE3.stat().st_size
         assert set(+needed) == {device}
@@ -286,10 +287,8 @@ def test_a_target_without_room_has_as_many_layers_there_as_fit(
         f"terminal-9m-q8_0.gguf: {layers} layers on {first}, as all of it there would need "
     )
     for count, fits in ((layers, True), (layers + 1, False)):
-        memory = ModelMemory(
-            facts_of(PAIR.target), Placement(count, (first,)), flash_attention=None
-        )
-        assert (memory.bytes_by_device(1024, "f16")[first] <= whole // 2) == fits
+        memory = ModelMemory(facts_of(PAIR.target), Placement(count, (first,)))
+        assert (memory.bytes_by_device(ContextParams(1024))[first] <= whole // 2) == fits
         memory.close()
     nothing = planned(devices, {HOST: AMPLE, first: 1000}, placement=here)
     assert nothing.placement == ON_PROCESSOR
@@ -317,9 +316,9 @@ def test_prompts_are_read_in_wider_passes_where_experts_are_copied_to_a_gpu(
 
     def room(cpu_moe: int, ubatch: int | None) -> int:
         place = Placement(devices=(first,), cpu_moe=cpu_moe)
-        memory = ModelMemory(facts_of(moe), place, flash_attention=None, ubatch=ubatch)
+        memory = ModelMemory(facts_of(moe), place)
         try:
-            return memory.bytes_by_device(4096, "f16")[first]
+            return memory.bytes_by_device(ContextParams(4096, ubatch=ubatch))[first]
         finally:
             memory.close()
 
@@ -392,8 +391,8 @@ def test_experts_leave_a_device_before_layers_do(devices: tuple[str, str], moe: 
     plan = planned(devices, {HOST: AMPLE, first: whole - 1}, **options)
     assert plan.placement == Placement(devices=(first,), cpu_moe=1)
     assert "the experts of 1 layer on the processor" in plan.notes[0]
-    memory = ModelMemory(facts, Placement(devices=(first,), cpu_moe=-1), flash_attention=None)
-    without = memory.bytes_by_device(1024, "f16")[first]
+    memory = ModelMemory(facts, Placement(devices=(first,), cpu_moe=-1))
+    without = memory.bytes_by_device(ContextParams(1024))[first]
     memory.close()
     least = planned(devices, {HOST: AMPLE, first: without - 1}, **options)
     assert least.placement.cpu_moe == -1

@@ -15,6 +15,7 @@ from localspec.errors import ModelLoadError, WorkerError
 from localspec.gguf.facts import facts_of
 from localspec.llama import rpc, rpc_build, rpc_server
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.placement import Placement
 from localspec.llama.rpc_server import RpcServer
@@ -117,8 +118,8 @@ def test_the_memory_plan_knows_the_workers(workers: list[str]) -> None:
     free = free_memory(Placement(rpc=tuple(workers)))
     assert free.by_device.keys() >= {HOST, *workers}
     facts = facts_of(bundled().target)
-    model = ModelMemory(facts, Placement(rpc=tuple(workers)), flash_attention=None)
-    needed = model.bytes_by_device(512, "f16")
+    model = ModelMemory(facts, Placement(rpc=tuple(workers)))
+    needed = model.bytes_by_device(ContextParams(512))
     model.close()
     assert all(needed[each] > facts.size / 4 for each in workers)
     placement = Placement(gpu_layers=-1, rpc=tuple(workers))
