@@ -22,7 +22,7 @@ SETTLING = 4
 _AVERAGED = 24
 # How many drafted passes there are between two plain stretches, until it was seen; in so many plain
 # passes most of what was seen is forgotten.
-_FIRST_RUN, _FORGOTTEN = 4, 256
+_FIRST_RUN, _FORGOTTEN = 16, 256
 # After so many drafted passes, the first time after fewer, a few plain ones in a row tell what such
 # passes take.
 _PLAIN_AFTER, _PLAIN_FIRST = 1024, 128
@@ -71,19 +71,20 @@ class WidthChanges:
 
         seconds: as in `padded`. Behind plain passes: the changes to drafts and back, of which each
         draft of a run pays a part. In a run: nothing for the way back, which must be paid for
-        sooner or later; but what it costs to be padded, or to leave the rows of the run.
+        sooner or later; but what it costs to be padded, or to leave the rows of the run. Beside
+        others, who draft more or less in every round, the most rows are kept; so each draft pays a
+        part of a change to more.
         """
         if rows <= self.plain_rows:
             return 0.0
         if not self._drafted:
             return self._lost / self._drafts
-        other = PARTS[0] * self.change
-        if self.plain_rows > 1:  # what the others draft changes the rows
-            return other
         if self._run < SETTLING:
             return 0.0
-        lost = seconds(self._rows) - seconds(rows)
-        return min(max(0.0, lost), other) if rows <= self._rows else other
+        other = PARTS[0] * self.change
+        if rows > self._rows:
+            return min(other, self._lost / self._drafts) if self.plain_rows > 1 else other
+        return min(max(0.0, seconds(self._rows) - seconds(rows)), other)
 
     @property
     def is_new_run(self) -> bool:
@@ -147,6 +148,10 @@ class WidthChanges:
             self._lost, self._drafts = kept * self._lost, kept * self._drafts + 1
             self._drafted += 1
             self._since_plain += 1
+            if self.plain_rows > 1:  # the policy of another text may have padded it
+                self._run = self._drafted
+                if rows != self._rows:
+                    self._choose(rows)
         else:
             # So that drafts which were too dear are thought of again.
             self._lost += (2.0 * self.change - self._lost) / _FORGOTTEN

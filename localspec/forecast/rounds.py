@@ -132,6 +132,7 @@ class Rounds:
         self.unequal_apart = unequal_apart
         self.seconds = seconds
         self._decode_seconds = decode
+        self._count = 0
 
     def run(self) -> None:
         """Go on until all texts are written."""
@@ -168,8 +169,10 @@ class Rounds:
     def _decode(self, members: Sequence[Writer]) -> None:
         rows = [each.rows for each in members]
         total = sum(rows)
-        # The last pass is padded, by its own policy.
-        padding = 0 if self.unequal_apart else members[-1].policy.padded(total) - total
+        # The last pass is padded; in an engine any text's may be the last, and its policy says how.
+        self._count += 1
+        by = members[self._count % len(members)].policy
+        padding = 0 if self.unequal_apart else by.padded(total) - total
         seconds = self._decode_seconds(total + padding)
         self.seconds += seconds
         for place, writer in enumerate(members):
