@@ -25,7 +25,7 @@ from localspec.generation_config import GenerationConfig, GenerationOptions
 
 Make = Callable[..., Engine]
 # Of localspec/llama, what cuts, copies and moves texts.
-CACHE_FILES = ("cached_text.py", "moves.py", "rollback.py", "sequence.py")
+CACHE_FILES = ("cached_text.py", "kv_cache.py", "rollback.py", "sequence.py")
 
 
 @pytest.fixture

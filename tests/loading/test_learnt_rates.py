@@ -1,5 +1,6 @@
 """Acceptance rates are kept for the next run of the same pair."""
 
+import gc
 import json
 import shutil
 from collections.abc import Iterator
@@ -22,6 +23,9 @@ from localspec.utils.paths import cache_folder
 
 @pytest.fixture
 def pair(target_path: Path, drafter_path: Path, tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    # Engines that other tests have forgotten leave theirs; none is found later.
+    gc.collect()
+    shutil.rmtree(cache_folder("acceptance_rates"), ignore_errors=True)
     yield tuple(Path(shutil.copy(path, tmp_path)) for path in (target_path, drafter_path))  # type: ignore[misc]
     shutil.rmtree(cache_folder("acceptance_rates"), ignore_errors=True)
 

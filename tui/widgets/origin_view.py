@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from localspec.speculation.rules import BONUS, CORRECTED, PLAIN
-from localspec_tui.origins import EDITED, Origins, OriginSegment
+from localspec_tui.origins import EDITED, Origins
 from localspec_tui.widgets.styled_text import StyledText
 
 _STYLES = {
@@ -47,12 +47,6 @@ class OriginView(Widget):
 
     def compose(self) -> ComposeResult:
         yield self.text
-
-    def set_segments(self, segments: Iterable[OriginSegment]) -> None:
-        """Show another text."""
-        self.origins = Origins.of(segments)
-        self.text.clear()
-        self._append_segments(self.origins.segments)
 
     def append(self, text: str, origin: str) -> None:
         """Add one token; its text may be empty."""

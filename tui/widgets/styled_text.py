@@ -28,13 +28,6 @@ class StyledText(VirtualText[Content]):
             self._appended.append((text, style))
             self._throttle.request()
 
-    def clear(self) -> None:
-        """Remove all text."""
-        self._final.clear()
-        self._last_line.clear()
-        self._appended.clear()
-        self.invalidate_layout()
-
     @property
     def parts(self) -> tuple[Sequence[Content], Sequence[Content]]:
         has_last = any(text for text, _ in self._last_line)
