@@ -23,8 +23,8 @@ from localspec.engine.generation import Generation
 from localspec.engine.prompt import Wording
 from localspec.engine.scheduler import Scheduler
 from localspec.generation_config import GenerationConfig
+from localspec.llama.context_params import ContextParams
 from localspec.llama.rollback import Rollback
-from localspec.llama.rope import UNSCALED
 from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
 from localspec.models import registry
 from localspec.speculation.emission import Emission
@@ -180,6 +180,8 @@ class ScriptedModel:
     def tokenize_after(self, text: str, *, parse_special: bool = True) -> list[int]:
         return self.tokenize(text)
 
+    spell_after = tokenize_after
+
     def piece(self, token: int) -> bytes:
         return token.to_bytes(_BYTES_PER_TOKEN + 1).lstrip(b"\x00")[1:]
 
@@ -202,6 +204,7 @@ class ScriptedTarget:
         self.n_ctx = n_ctx
         self.n_vocab = 1 << 8 * (_BYTES_PER_TOKEN + 1)
         self.cache: list[int] = []
+        self.params = ContextParams(n_ctx)
 
     def shared(self, tokens: Sequence[int]) -> int:
         return common_prefix(self.cache, tokens)
@@ -209,8 +212,6 @@ class ScriptedTarget:
     def truncate(self, length: int) -> int:
         del self.cache[length:]
         return length
-
-    rope = UNSCALED
 
     @property
     def context(self) -> "ScriptedTarget":
