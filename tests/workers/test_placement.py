@@ -267,7 +267,7 @@ def test_a_head_takes_memory_where_it_is(devices: tuple[str, str]) -> None:
         assert set(+needed) == {device}
     with localspec.load(draft=str(EAGLE3), device=[first], context=256) as engine:
         loaded = engine.slot.loaded
-        beside = places._head_contexts_bytes(loaded.target.context, loaded.runtime)
+        beside = places._head_contexts_bytes(loaded.target.context)
         assert set(+beside) == {first}
 
 
