@@ -172,15 +172,21 @@ class Stats:
         plain, took = self.plain_step, self.seconds.generate
         return self.generated_tokens * plain / took if plain and took else None
 
-    def with_prompt_of(self, first: "Stats | None") -> "Stats":
-        """Return stats that count the prompt as those of a text's first part, if there is one."""
-        if first is None:
+    def of_whole_text(self, first: "Stats | None", inserted: int) -> "Stats":
+        """Return those of a text whose last part these are of.
+
+        first: of its first part, which counts its prompt; None: there is one part. inserted: how
+        many tokens were written in the model's place.
+        """
+        if first is None and not inserted:
             return self
+        prompt = first or self
         return replace(
             self,
-            prompt_tokens=first.prompt_tokens,
-            prompt_evaluated=first.prompt_evaluated,
-            prompt_again=first.prompt_again,
+            prompt_tokens=prompt.prompt_tokens,
+            prompt_evaluated=prompt.prompt_evaluated,
+            prompt_again=prompt.prompt_again,
+            inserted_tokens=inserted,
         )
 
     @property

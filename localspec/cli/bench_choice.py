@@ -48,16 +48,15 @@ def choose(
         require("rounds", rounds, 1)
     prompts = Path(file) if file else None
     chosen_sets, chosen_drafts = comma_separated(sets or ""), comma_separated(drafts or "") or None
-    pair = usual_pair() if model is None else None
-    target = pair.target if pair else locate(model or "")
-    drafter, is_demo = locate(draft) if draft else None, pair is not None and bool(pair.drafter)
-    if pair and is_demo and not draft:
-        drafter, chosen_drafts = pair.drafter, chosen_drafts or list(_DEMO_DRAFTS)
-    tasks = load_tasks(chosen_sets or ([] if file else default_sets(target)), prompts)
+    pair = usual_pair(model)
+    if pair.drafter and not draft:
+        chosen_drafts = chosen_drafts or list(_DEMO_DRAFTS)
+    drafter = locate(draft) if draft else pair.drafter
+    tasks = load_tasks(chosen_sets or ([] if file else default_sets(pair.target)), prompts)
     return Choice(
-        Sweep(target, drafter, chosen_drafts, depths),
+        Sweep(pair.target, drafter, chosen_drafts, depths),
         tasks,
-        rounds or (_DEMO_ROUNDS if is_demo else ROUNDS),
-        temperature=pair.temperature if pair else None,
-        note=pair.note if pair else None,
+        rounds or (_DEMO_ROUNDS if pair.drafter else ROUNDS),
+        temperature=pair.temperature,
+        note=pair.note,
     )

@@ -35,7 +35,6 @@ from localspec.forecast.forecast import Forecast, forecast
 from localspec.generation_config import GenerationConfig, GenerationOptions, require
 from localspec.loading import acceptance_priors, learnt_rates
 from localspec.models.bundled_files import name_of
-from localspec.models.locate import locate
 from localspec.utils.busy_cores import BusyCores, busy_line
 
 _MIN_COUNT = 2
@@ -122,17 +121,15 @@ def plan(
     require("tokens", tokens, _MIN_COUNT)
     running = pop_runtime_options(options)
     options["max_tokens"] = tokens
-    pair = usual_pair() if model is None else None
-    if pair and options["temperature"] is None:
-        options["temperature"] = pair.temperature
     GenerationConfig.of(**options)
-    target = pair.target if pair else locate(model or "")
-    tasks = tasks_for(_tasks(target, sets, file, answers), users)
-    if pair:
+    pair = usual_pair(model)
+    if options["temperature"] is None:
+        options["temperature"] = pair.temperature
+    tasks = tasks_for(_tasks(pair.target, sets, file, answers), users)
+    if pair.note:
         output.note(pair.note)
     with on_interrupt(exit_at_once):
-        drafting = pair.drafting(draft) if pair else draft
-        engine = load(target if pair else model, drafting, **running)
+        engine = load(pair.target if model is None else model, pair.drafting(draft), **running)
     with engine:
         if engine.drafter_set.reason:
             output.note(f"draft: {engine.drafter_set.reason}")

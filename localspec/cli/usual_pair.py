@@ -1,4 +1,4 @@
-"""Usual pair: what `bench` and `plan` measure where the user names no model."""
+"""Usual pair: what `bench` and `plan` measure, also where the user names no model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from localspec.drafters.spec import DraftOption
 from localspec.models import registry
+from localspec.models.locate import locate
 from localspec.scaling.written_pair import written_pair
 
 _BUNDLED = (
@@ -16,25 +17,30 @@ _BUNDLED = (
 
 @dataclass(frozen=True, slots=True)
 class UsualPair:
-    """A pair that shows drafts at work. note: which it is, for the user.
+    """A target, and what goes with it where the user says nothing.
 
     drafter: of the demo's pair, which `auto` does not know; None: as `auto` finds it. temperature:
-    where the user gives none; None is the model's own.
+    None is the model's own. note: which pair it is, for a user who named none.
     """
 
     target: Path
-    drafter: Path | None
-    temperature: float | None
-    note: str
+    drafter: Path | None = None
+    temperature: float | None = None
+    note: str | None = None
 
     def drafting(self, asked: str) -> DraftOption | Sequence[DraftOption]:
         """What drafts for `--draft`: `auto` has the pair's drafter, too."""
         return ("suffix", str(self.drafter)) if asked == "auto" and self.drafter else asked
 
 
-def usual_pair() -> UsualPair:
-    """The scaled pair that `localspec demo` wrote, at temperature 0; else the bundled pair."""
+def usual_pair(model: str | None) -> UsualPair:
+    """That of the model; None: the scaled pair of `localspec demo`, else the bundled one.
+
+    Raises ModelNotFoundError for a missing model.
+    """
+    if model is not None:
+        return UsualPair(locate(model))
     if demo := written_pair():
         note = f"no model named, so the pair that localspec demo wrote: {demo.target.stem}"
         return UsualPair(demo.target, demo.drafter, 0, note)
-    return UsualPair(registry.bundled().target, None, None, _BUNDLED)
+    return UsualPair(registry.bundled().target, note=_BUNDLED)

@@ -87,8 +87,7 @@ class ReasonedText(Iterator[Written]):
     @property
     def stats(self) -> Stats:
         """The counts and times so far."""
-        stats = self._part.stats.with_prompt_of(self._first)
-        return replace(stats, inserted_tokens=self._writer.inserted)
+        return self._part.stats.of_whole_text(self._first, self._writer.inserted)
 
     @property
     def stop_reason(self) -> StopReason | None:

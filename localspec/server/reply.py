@@ -95,8 +95,7 @@ class Reply:
     def stats(self) -> Stats:
         """The counts and times so far; those of the prompt are of what was asked."""
         stats = self.generation.stats if self.generation else Stats()
-        stats = stats.with_prompt_of(self._first_stats)
-        return replace(stats, inserted_tokens=self._writer.inserted)
+        return stats.of_whole_text(self._first_stats, self._writer.inserted)
 
     @property
     def thinking_budget(self) -> ThinkingBudget:

@@ -1,4 +1,4 @@
-"""GGUF of a trained model, with its tokenizer, chat template, source and licence."""
+"""GGUF of a trained model or head, with its tokenizer, source and licence."""
 
 import json
 from collections.abc import Sequence
