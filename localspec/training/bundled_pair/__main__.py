@@ -73,7 +73,7 @@ def unpack(file: Path, folder: Path) -> None:
     """Take the target from a GGUF that `export` wrote, to train it further."""
     folder.mkdir(parents=True, exist_ok=True)
     trained = TrainedFile(file)
-    save(trained.model(), folder / "target.pt")
+    save(Transformer.of(trained), folder / "target.pt")
     tokenizer_of(trained.vocabulary, trained.merges).save(str(folder / "tokenizer.json"))
 
 

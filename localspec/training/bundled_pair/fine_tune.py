@@ -23,6 +23,7 @@ from localspec.training.bundled_pair.gguf_export import export
 from localspec.training.bundled_pair.gguf_import import TrainedFile
 from localspec.training.bundled_pair.terminal_corpus import ABOUT, Conversation, Turn
 from localspec.training.bundled_pair.trainer import Trainer, next_token_loss
+from localspec.training.bundled_pair.transformer import Transformer
 
 # Letters of an answer; shorter documentation says little, longer does not fit in a row.
 _SHORTEST, _LONGEST = 40, 700
@@ -72,7 +73,7 @@ def fine_tune(
 ) -> None:
     """Train the model in a GGUF further for so long, and write another with its tokenizer."""
     trained = TrainedFile(target)
-    model = trained.model()
+    model = Transformer.of(trained)
     words = tokenizer_of(trained.vocabulary, trained.merges)
     material = batches(words, lambda rng: rng.sample(chats, len(chats)), random.Random(1))
     Trainer(model, next_token_loss(model), rate=rate).run(material, seconds, lambda: None)

@@ -3,17 +3,15 @@
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from localspec.gguf.reader import Array
 from localspec.gguf.rope_rows import in_halves
 from localspec.scaling.source_model import SourceModel
-from localspec.training.bundled_pair.transformer import Transformer
 from localspec.training.sizes import Floats, Sizes
 
 
 class TrainedFile:
-    """sizes; weights: by their names in `Transformer`; vocabulary, merges: of the tokenizer."""
+    """sizes; weights: named as in `Transformer`; vocabulary, merges: of the tokenizer."""
 
     def __init__(self, path: Path) -> None:
         self._source = SourceModel(path)
@@ -22,13 +20,6 @@ class TrainedFile:
         self.vocabulary = {word: number for number, word in enumerate(self._strings("tokens"))}
         pairs = (merge.split(" ") for merge in self._strings("merges"))
         self.merges = [(first, second) for first, second in pairs]
-
-    def model(self) -> Transformer:
-        """The model, to train it further."""
-        model = Transformer(self.sizes)
-        weights = self.weights.items()
-        model.load_state_dict({name: torch.from_numpy(weight.copy()) for name, weight in weights})
-        return model
 
     def _strings(self, name: str) -> list[str]:
         entries = self._source.metadata[f"tokenizer.ggml.{name}"]

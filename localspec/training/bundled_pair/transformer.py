@@ -2,12 +2,13 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from localspec.training.bundled_pair.gguf_import import TrainedFile
 from localspec.training.layers import Layer, Rotating, rotated, started
 from localspec.training.sizes import EPSILON, Sizes
 
@@ -45,6 +46,14 @@ class Transformer(Rotating):
         self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
         self.norm = nn.RMSNorm(sizes.width, EPSILON)
         started(self, sizes.layers)
+
+    @classmethod
+    def of(cls, file: TrainedFile) -> Self:
+        """The model of a file, to train it further."""
+        model = cls(file.sizes)
+        weights = file.weights.items()
+        model.load_state_dict({name: torch.from_numpy(weight.copy()) for name, weight in weights})
+        return model
 
     def forward(
         self, tokens: Tensor, wanted: Tensor | None = None, visible: Tensor | None = None
