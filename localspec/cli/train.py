@@ -150,7 +150,7 @@ def train_command(*, target: str, as_json: bool, report: str | None, **options: 
     with on_interrupt(cancel_first(cancel, lambda: training.abortable.is_running)):
         try:
             done = training.run()
-        except Stopped:
+        except (Stopped, KeyboardInterrupt):  # a second Ctrl-C waits for nothing
             progress.end()
             output.note(stopped_text(training.kept))
             return INTERRUPTED

@@ -182,6 +182,7 @@ class OwnTraining:
             seed=self._seed,
             width=width,
             free_target=lambda: self._place.free_of(material),
+            say=self._say,
         )
         if self._request.resume and rounds.resume():
             later = rounds_seconds(budget, speeds, sizes)
@@ -325,8 +326,6 @@ class OwnTraining:
         """
         request, rates = self._request, rounds.best
         rounds.release()
-        if rounds.unsaved:
-            self._say(f"{rounds.unsaved}; --resume goes on from an earlier place")
 
         def counts() -> Counts:
             texts = material.texts(rounds.shards)

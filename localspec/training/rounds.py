@@ -76,8 +76,8 @@ class _Place:
 class Rounds:
     """A training. held_out: shards that are only measured on. rounds, steps: of all of it.
 
-    free_target: frees the device that the target was on for reading shards again. unsaved: why the
-    place where it was stopped could not be saved; what was saved before is kept.
+    free_target: frees the device that the target was on for reading shards again. say: called with
+    a line about what happens once it is stopped.
     """
 
     def __init__(
@@ -92,19 +92,19 @@ class Rounds:
         seed: int,
         width: int,
         free_target: Callable[[], None] = lambda: None,
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.drafter, self._shards, self._held_out = drafter, shards, held_out
         self._folder, self._seed = folder, seed
         self._rounds, self._steps = rounds, steps
         self._device = next(drafter.parameters()).device
-        self._width, self._free_target = width, free_target
+        self._width, self._free_target, self._say = width, free_target, say
         self._rate = _RATE * math.sqrt(min(1.0, _WIDTH / width))
         self._optimizers = optimizers(drafter, self._rate)
         self._place = _Place()
         self._saved, self._saving = monotonic(), 0.0
         # Since it began or went on: tokens and seconds of training, seconds of the target.
         self._tokens, self._seconds, self._away = 0, 0.0, 0.0
-        self.unsaved: LocalspecError | None = None
 
     @property
     def planned(self) -> int:
@@ -163,9 +163,7 @@ class Rounds:
         except Stopped:
             if not self._place.step:
                 raise
-            self._save_at_last()
-            # What a part of a round has learnt may be the best there is, and is no part of it.
-            if self._measured()[0] <= self.best[0]:
+            if not self._is_better_after_all():
                 self._restore_best()
             return False
         self._restore_best()
@@ -302,12 +300,24 @@ class Rounds:
         if monotonic() - self._saved > max(_SAVE_SECONDS, _SAVING * self._saving):
             self._save()
 
+    def _is_better_after_all(self) -> bool:
+        """Save where it was stopped; whether a part of a round has learnt more than the best round.
+
+        A KeyboardInterrupt leaves out what is not done yet: what was saved before is kept.
+        """
+        try:
+            self._save_at_last()
+            self._say("stopped; measuring what was learnt last: Ctrl-C again leaves it out")
+            return self._measured()[0] > self.best[0]
+        except KeyboardInterrupt:
+            self._say("what was learnt after the best round is left out")
+            return False
+
     def _save_at_last(self) -> None:
-        """Save where the training was stopped; `unsaved` is why that failed."""
         try:
             self._save()
         except LocalspecError as error:
-            self.unsaved = error
+            self._say(f"{error}; --resume goes on from an earlier place")
 
     def _save(self) -> None:
         place, began = self._place, monotonic()

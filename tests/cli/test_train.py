@@ -272,18 +272,20 @@ def test_ctrl_c_before_there_is_a_drafter(target: Path) -> None:
 
 @pytest.mark.skipif(not TORCH, reason="torch is not installed")
 @pytest.mark.slow
+@pytest.mark.parametrize("place", ["draft_model_kind._untrained_rate", "rounds.Rounds._step"])
 def test_ctrl_c_while_torch_computes(
-    cli: Run, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Run, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
+    """Where nothing is kept, once; in a batch, which would come to its end, a second time."""
     from localspec.distillation import texts
-    from localspec.training import draft_model_kind
 
     def interrupted(*_: object) -> None:
-        signal.raise_signal(signal.SIGINT)
+        for _number in range(2):
+            signal.raise_signal(signal.SIGINT)
         pytest.fail("it goes on")
 
     monkeypatch.setattr(texts, "ANSWER", 24)
-    monkeypatch.setattr(draft_model_kind, "_untrained_rate", interrupted)
+    monkeypatch.setattr(f"localspec.training.{place}", interrupted)
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("\n".join(json.dumps({"prompt": each}) for each in letters(40)))
     options = ("--from", str(prompts), "--tokens", "200", "--layers", "2", *QUICK)

@@ -30,15 +30,31 @@ def target(tmp_path: Path) -> Path:
     return write_cut_target(tmp_path / "target.gguf", "qwen3", quantised=True)
 
 
-def test_stopping_keeps_the_best_so_far(target: Path) -> None:
-    cancel = threading.Event()
+@pytest.mark.parametrize("twice", [False, True])
+def test_stopping_keeps_the_best_so_far(
+    target: Path, twice: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C once and, while what was learnt last is measured, a second time."""
+    cancel, said, measured = threading.Event(), list[str](), rounds.Rounds._measured
 
     def stop(progress: Progress) -> None:
         if progress.phase == "training" and progress.share > 0.6:
             cancel.set()
 
-    done = train(request(target), stop, cancel)
+    def interrupted(self: rounds.Rounds, *arguments: Any) -> list[float]:
+        if cancel.is_set() and twice:
+            raise KeyboardInterrupt
+        return measured(self, *arguments)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(rounds.Rounds, "_measured", interrupted)
+        done = train(request(target), stop, cancel, said)
     assert not done.finished and done.path.exists() and not done.trials
+    lines = [
+        "stopped; measuring what was learnt last: Ctrl-C again leaves it out",
+        "what was learnt after the best round is left out",
+    ]
+    assert said[2:] == lines[: 1 + twice]
     with pytest.raises(InvalidValueError, match="--resume goes on with it, --anew begins again"):
         train(request(target))
     ended = train(request(target, resume=True))
@@ -147,8 +163,8 @@ def test_stopping_where_the_disk_is_full_keeps_the_drafter_all_the_same(
     watch = lambda each: seen.append(each) if each.phase == "training" else None  # noqa: E731
     done = train(request(target, cache=1), watch, cancel, said)
     assert cancel.is_set() and not done.finished and done.path.exists()
-    assert said[-1].startswith("the disk is full; ")
-    assert said[-1].endswith("--resume goes on from an earlier place")
+    assert said[-2].startswith("the disk is full; ")
+    assert said[-2].endswith("--resume goes on from an earlier place")
 
 
 def test_stopping_the_last_trial_keeps_the_drafter(target: Path) -> None:
