@@ -36,7 +36,7 @@ class Slots:
         self._own_in_session = False
         # Slots of single texts, which are given back when the text ends.
         self._with_text: set[Slot] = set()
-        # Slots to give back at the next occasion. The garbage collector adds to them.
+        # Slots to give back at the next occasion.
         self._abandoned: list[Slot] = []
 
     @property
@@ -124,8 +124,7 @@ class Slots:
 
     def leave_at_end(self, slot: Slot, generation: Generation) -> None:
         """Give the slot back when the generation has ended, or when nothing refers to it."""
-        # The garbage collector may run in any thread, so it must not take a lock.
-        abandoned = finalize(generation, self._abandoned.append, slot)
+        abandoned = finalize(generation, self.abandon, slot)
         abandoned.atexit = False
 
         def leave() -> None:
@@ -151,7 +150,7 @@ class Slots:
             self.lock.notify_all()
 
     def abandon(self, slot: Slot) -> None:
-        """Give a slot back to which nothing refers any more, now or at the next occasion."""
+        """Give back a slot whose session or text is forgotten, now or at the next occasion."""
         # The garbage collector runs in the middle of anything, also of what the lock guards, and in
         # any thread, also in one for which the lock's owner waits.
         if self.lock.is_held or compute_thread.is_current():

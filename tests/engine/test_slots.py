@@ -206,6 +206,21 @@ def test_a_text_waits_for_a_stream_until_that_is_forgotten(
     assert texts == [alone("def")]
 
 
+def test_a_forgotten_text_frees_its_caches_at_once(engine: Engine) -> None:
+    """But where the lock is held, at the next occasion: the garbage collector runs anywhere."""
+    further, texts = engine._slots.further, [engine.stream(each, **OPTIONS) for each in PROMPTS[:3]]
+    for number in range(3):
+        next(texts[number])
+    assert len(further) == 2
+    texts.pop()
+    assert len(further) == 1
+    with engine.lock:
+        texts.pop()
+        assert len(further) == 1
+    texts[0].close()
+    assert not further
+
+
 def test_stopped_while_it_waits(engine: Engine, no_room: None) -> None:
     cancel, threads = threading.Event(), Threads()
     running = engine.stream("abc", **OPTIONS)
@@ -361,9 +376,9 @@ def test_a_text_that_another_thread_ends_is_an_error(
 def test_an_engine_that_is_forgotten_is_freed(tiny_path: Path) -> None:
     engine = load(tiny_path, "suffix", threads=1, context=128, texts=2)
     model, cache = engine.model, engine.slot.target
-    left = engine.stream("abc", **OPTIONS)
-    next(left)
-    kept = [engine, left]
+    left = [engine.stream(each, **OPTIONS) for each in PROMPTS[:2]]
+    next(left[1])
+    kept = [engine, *left]
     kept.append(kept)  # type: ignore[arg-type]
     with pytest.warns(ResourceWarning, match="was forgotten; close it"):
         del engine, left, kept
