@@ -11,7 +11,8 @@ from localspec.conversation.reasoning import Split, Tags
 from localspec.conversation.turns import Conversation, TokenizedText, Turn
 from localspec.engine.background import Background
 from localspec.engine.detokenizer import Detokenizer
-from localspec.engine.generation import Generation, InterruptedTextError, Token
+from localspec.engine.generation import Generation, Token
+from localspec.engine.interruption import CLOSED, SWITCHED, InterruptedTextError, Interruption
 from localspec.engine.prompt import Wording
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig
@@ -46,10 +47,6 @@ class AnswerPrompt:
 Shorten = Callable[[], AnswerPrompt | None]
 # Ends a part of the answer, as a stop reason does, but never the answer.
 _BUDGET_SPENT = "thinking budget spent"
-_ENGINE_CLOSED = (
-    "the engine was closed before this answer had ended; load another, and begin a Session there "
-    "with this conversation: its `continue_answer` goes on"
-)
 
 
 class AsyncAnswer(Background[Event, Turn]):
@@ -79,7 +76,7 @@ class Answer(Closing, Iterator[Event]):
 
     You may stop iterating at any time: the text so far stays in the conversation. `stop` and
     `close` may be called from any thread; `close` waits for the step that runs. Where the engine is
-    closed before the end, the iterator and `result` raise LocalspecError.
+    closed or switched before the end, the iterator and `result` raise LocalspecError.
 
     turn: the answer's turn in the conversation; None before the first token, unless it continues
     one. stats: the counts and times so far. origins: the origin of each token written here so far.
@@ -123,7 +120,8 @@ class Answer(Closing, Iterator[Event]):
         )
         self._stop = StopFlag()
         self._reason: str | None = None
-        self._interrupted = False
+        # The line for the reader, where another party has ended the answer.
+        self._interruption: str | None = None
         self._lock = threading.Lock()
         self._generation: Generation | None = None
         self._running = self._run()
@@ -151,8 +149,8 @@ class Answer(Closing, Iterator[Event]):
             try:
                 return next(self._running)
             except StopIteration:
-                if self._interrupted:
-                    raise InterruptedTextError(_ENGINE_CLOSED) from None
+                if self._interruption:
+                    raise InterruptedTextError(self._interruption) from None
                 raise
 
     def stop(self) -> None:
@@ -213,8 +211,9 @@ class Answer(Closing, Iterator[Event]):
 
     def _part(self) -> Generator[Event, None, str]:
         """Yield one part: until the text ends, the context is full or the thinking budget spent."""
-        if self._stop.is_set() or not self._has_model():
+        if self._stop.is_set():
             return "cancelled"
+        self._require_model()
         if self._tokens_left < 1:
             return "length"
         if self._writer.budget.is_spent():
@@ -232,15 +231,29 @@ class Answer(Closing, Iterator[Event]):
         try:
             return (yield from self._tokens_of(generation))
         except InterruptedTextError:
-            self._has_model()
-            return "cancelled"
+            if generation.interruption is None:
+                raise
+            raise self._interrupted(generation.interruption) from None
 
-    def _has_model(self) -> bool:
-        """Whether the engine still has the model of the answer; raises where it was closed."""
+    def _require_model(self) -> None:
+        """Raise InterruptedTextError where the engine has not the model of the answer any more."""
         if self._slot.is_closed:
-            self._interrupted = True
-            raise InterruptedTextError(_ENGINE_CLOSED)
-        return self._slot.target.model is self._model
+            raise self._interrupted(CLOSED)
+        if self._slot.target.model is not self._model:
+            raise self._interrupted(SWITCHED)
+
+    def _interrupted(self, interruption: Interruption) -> InterruptedTextError:
+        """The error that ends this answer, and names the way to go on."""
+        where, model = "the session's", self._slot.target.model
+        if interruption is CLOSED:
+            where, model = "begin a Session there with this conversation: its", self._model
+        if self.turn and self.turn.vocabulary == model.vocabulary_fingerprint:
+            way = f"{where} `continue_answer` goes on"
+        else:
+            way = f"{where} `regenerate` answers again"
+        error = interruption.error("this answer", way)
+        self._interruption = str(error)
+        return error
 
     def _tokens_of(self, generation: Generation) -> Generator[Event, None, str]:
         """Yield a part token by token; return the stop reason, or that its budget is spent."""

@@ -211,8 +211,8 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
     ) -> None:
         """Change the model or the drafters (for all sessions of the engine), or this one's options.
 
-        Only the named options change; None restores a default. If the new model cannot be loaded,
-        the old one is loaded again and the error is raised.
+        Only the named options change; None restores a default. Answers of other sessions raise a
+        LocalspecError. If the new model cannot be loaded, the old one is, and the error is raised.
         """
         changed = concrete({**self._options, **options})
         config_of(changed)

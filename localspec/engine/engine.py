@@ -9,6 +9,7 @@ from weakref import finalize
 from localspec.control.pass_costs import PassCosts
 from localspec.drafters.spec import DraftOption, parse_draft
 from localspec.engine.generation import Generation
+from localspec.engine.interruption import CLOSED, SWITCHED, WARMED_UP
 from localspec.engine.recipe import Recipe
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.slot import Slot
@@ -169,7 +170,7 @@ class Engine(Closing, Texts):
             chat_template=self._config.chat_template if model is None else None,
         )
         with self.scheduler.exclusive():
-            self._slots.stop("the engine was switched to another model or drafter")
+            self._slots.stop(SWITCHED)
             again = model is not None or self.slot.loaded.must_load_again(config.draft)
             load = self._load_target if again else self._load_drafters
             before, self._config = self._config, config
@@ -191,7 +192,7 @@ class Engine(Closing, Texts):
         """
         with self.scheduler.exclusive():
             self.scheduler.require_open()
-            self.slot.stop("the engine was warmed up")
+            self.slot.stop(WARMED_UP)
             warm_up(self.slot.target, self.drafter_set)
 
     def close(self) -> None:
@@ -200,7 +201,7 @@ class Engine(Closing, Texts):
         if self.lock.is_forked:  # all of it is the other process's
             return
         with self.scheduler.exclusive():
-            self._slots.stop("the engine was closed")
+            self._slots.stop(CLOSED)
             if self._forgotten.detach():
                 self._free()
 

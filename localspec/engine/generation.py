@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any, Literal, Protocol, TypeVar
 
 from localspec.engine.detokenizer import Detokenizer
-from localspec.errors import LocalspecError
+from localspec.engine.interruption import Interruption
 from localspec.generation_config import GenerationConfig
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.emission import Emission
@@ -18,10 +18,6 @@ from localspec.utils.format import excerpt
 
 _Step = TypeVar("_Step")
 StopReason = Literal["length", "eos", "stop", "cancelled", "context"]
-
-
-class InterruptedTextError(LocalspecError):
-    """A text was ended by another party than its reader: its engine was closed or switched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +150,8 @@ class Generation(Closing, Iterator[Token]):
     settings: the generation's settings, seed included. prompt: the prompt's token ids. context: the
     context size in tokens. steps: how steps are run. detokenizer: the one of the earlier parts, for
     a text generated in several parts. tokens: those generated so far. stats: their counts and
-    times. stop_reason is None while the generation runs. on_end: called once, when the generation
-    has ended.
+    times. stop_reason is None while the generation runs. interruption: what ended it, if that was
+    not its reader. on_end: called once, when the generation has ended.
     """
 
     def __init__(
@@ -182,7 +178,7 @@ class Generation(Closing, Iterator[Token]):
         # The generation is in no reference cycle, so that it ends as soon as its reader forgets it.
         self._emissions: Generator[Emission, None, None] | None = None
         self._has_read = False
-        self._interruption: str | None = None
+        self.interruption: Interruption | None = None
         # What must not be freed before the generation, and so the last of its members.
         self.engine: object = None
 
@@ -211,10 +207,8 @@ class Generation(Closing, Iterator[Token]):
                 pass
         token = self._step(self._write)
         if token is None:
-            if self._interruption:
-                raise InterruptedTextError(
-                    f"{self._interruption} before this text had ended; write it again"
-                )
+            if self.interruption:
+                raise self.interruption.error("this text", "write it again")
             raise StopIteration
         return token
 
@@ -265,11 +259,11 @@ class Generation(Closing, Iterator[Token]):
             self.stop_reason = self.stop_reason or "cancelled"
         self._end()
 
-    def interrupt(self, why: str) -> None:
-        """Close it for another party than its reader, who gets an error. why: what has happened."""
+    def interrupt(self, interruption: Interruption) -> None:
+        """Close it for another party than its reader, who gets an error."""
         with self._steps.between_steps():
             if self.stop_reason is None:
-                self._interruption = why
+                self.interruption = interruption
         self.close()
 
     def result(self) -> Result:

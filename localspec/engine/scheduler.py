@@ -17,6 +17,7 @@ from time import perf_counter
 
 from localspec.control.row_budget import RowBudget
 from localspec.engine import meanwhile
+from localspec.engine.interruption import CLOSED
 from localspec.engine.pass_request import WIDE, PassRequest
 from localspec.engine.prompt_speed import PromptSpeed
 from localspec.errors import LocalspecError
@@ -37,7 +38,6 @@ _FEW_ROWS = 2
 # Where another text may begin at any moment, a prompt pass should take so many seconds at most.
 _LONGEST_PASS = 0.1
 
-_CLOSED = "the engine was closed; load another with localspec.load"
 _FORKED = (
     "this engine was loaded in the process before the fork, and its threads are not in this one; "
     "load another here, or start processes with the method spawn"
@@ -220,7 +220,7 @@ class Scheduler:
     def require_open(self) -> None:
         """Raise LocalspecError where the engine was closed."""
         if self.closed:
-            raise LocalspecError(_CLOSED)
+            raise LocalspecError(f"{CLOSED.event}; {CLOSED.remedy}")
 
     @property
     def has_one_text(self) -> bool:

@@ -11,6 +11,7 @@ from localspec.control.policies import deepest_draft
 from localspec.drafters.text_drafter import TextDrafter
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, Token
+from localspec.engine.interruption import Interruption
 from localspec.engine.prompt import Wording
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.slot_cache import STATE, SlotCache, unless_lost
@@ -183,7 +184,7 @@ class Slot:
         """Whether a step of the running generation is in progress."""
         return self.scheduled.in_step
 
-    def stop(self, interruption: str | None = None) -> None:
+    def stop(self, interruption: Interruption | None = None) -> None:
         """Close the running generation; its text is added to the saved texts, if there are any.
 
         interruption: what has happened, where it is not its reader who ends it.

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from weakref import finalize
 
 from localspec.engine.generation import Generation
+from localspec.engine.interruption import Interruption
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.slot import Slot
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
@@ -158,7 +159,7 @@ class Slots:
         else:
             self.leave(slot)
 
-    def stop(self, interruption: str) -> None:
+    def stop(self, interruption: Interruption) -> None:
         """End the texts of all slots. interruption: what has happened, for their readers."""
         for slot in self.all:
             slot.stop(interruption)

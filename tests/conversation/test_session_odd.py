@@ -4,6 +4,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -19,11 +20,14 @@ from localspec.conversation.events import Dropped, Ended, Piece
 from localspec.conversation.session import Session
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.engine import Engine
+from localspec.engine.interruption import InterruptedTextError
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 
 Make = Callable[..., Engine]
+SWITCHED = "the engine was switched to another model or drafter before this answer had ended; "
+WARMED_UP = "the engine was warmed up before this answer had ended; "
 # Of localspec/llama, what cuts, copies and moves texts.
 CACHE_FILES = ("cached_text.py", "kv_cache.py", "rollback.py", "sequence.py")
 
@@ -107,9 +111,40 @@ def test_another_session_switches_the_model(tiny: Make, tmp_path: Path) -> None:
             if isinstance(event, Piece):
                 break
         other.switch(model=write_tiny(tmp_path / "qwen3.gguf", "qwen3", template=TURNS))
-        assert begun.result().stop_reason == "cancelled"
-        assert waiting.result().written.tokens == ()
+        assert waiting.result().stop_reason == "cancelled", "its own session has ended it"
+        assert interruption(begun) == SWITCHED + "the session's `regenerate` answers again"
+        assert session.regenerate().result().stop_reason == "length"
         assert session.send("more").result().stop_reason
+
+
+def interruption(answer: Answer) -> str:
+    """What an answer says that another party than its reader has ended; it says so again."""
+    said = []
+    for read in (list, Answer.result, next):
+        with pytest.raises(LocalspecError) as raised:
+            read(answer)  # type: ignore[operator]
+        said.append(str(raised.value))
+    assert len({*said}) == 1
+    return said[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "event"),
+    [(lambda engine: engine.switch(draft="none"), SWITCHED), (Engine.warm_up, WARMED_UP)],
+)
+def test_an_answer_that_was_interrupted_goes_on(
+    tiny: Make, change: Callable[[Engine], None], event: str
+) -> None:
+    """With the tokens that it would have had."""
+    with Session(tiny(), max_tokens=12, ignore_eos=True, seed=5) as session:
+        whole = session.send("abc").result()
+        session.reset()
+        answer = session.send("abc")
+        while not isinstance(next(answer), Piece):
+            pass
+        change(session.engine)
+        assert interruption(answer) == event + "the session's `continue_answer` goes on"
+        assert session.continue_answer().result().written == whole.written
 
 
 @pytest.mark.parametrize("pieces", [0, 3])
@@ -125,11 +160,11 @@ def test_an_answer_says_that_its_engine_was_closed(tiny: Make, pieces: int) -> N
             while not isinstance(next(answer), Piece):
                 pass
         engine.close()
-        for read in (list, Answer.result, next):
-            with pytest.raises(
-                LocalspecError, match="engine was closed before this answer had end"
-            ):
-                read(answer)  # type: ignore[operator]
+        way = "`continue_answer` goes on" if pieces else "`regenerate` answers again"
+        assert interruption(answer) == (
+            "the engine was closed before this answer had ended; load another with localspec.load "
+            f"and begin a Session there with this conversation: its {way}"
+        )
         assert len(session.turns) == 1 + bool(pieces)
     with Session(tiny(), conversation=session.conversation, **options) as session:
         answer = session.continue_answer() if pieces else session.regenerate()
@@ -157,7 +192,8 @@ def test_models_are_switched_while_others_talk(tiny: Make, tmp_path: Path) -> No
         try:
             with Session(engine, max_tokens=4) as session:
                 while not done.is_set():
-                    session.send("abc" * 60).result()
+                    with suppress(InterruptedTextError):
+                        session.send("abc" * 60).result()
                     session.reset()
         except BaseException as error:
             wrong.append(error)

@@ -765,7 +765,10 @@ def test_using_a_closed_engine_is_an_error_and_no_crash() -> None:
             try:
                 read(running)
             except localspec.LocalspecError as error:
-                assert "the engine was closed before this text had ended" in str(error), error
+                assert str(error) == (
+                    "the engine was closed before this text had ended; "
+                    "load another with localspec.load and write it again"
+                )
             else:
                 raise AssertionError("a text was cut off in silence")
         assert len(running.tokens) == 1 and running.stop_reason == "cancelled"
