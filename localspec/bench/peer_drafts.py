@@ -10,8 +10,8 @@ from localspec.errors import InvalidValueError
 from localspec.gguf.block_heads import DFLASH, DSPARK
 from localspec.gguf.facts import facts_of
 from localspec.gguf.heads import EAGLE3, MTP
+from localspec.gguf.kv_types import names_of
 from localspec.loading.config import RuntimeConfig
-from localspec.memory.kv_types import names_of
 from localspec.models.kinds import DRAFT_MODEL
 from localspec.models.suggestions import drafter_kind
 

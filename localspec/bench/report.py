@@ -24,7 +24,6 @@ from localspec.gguf.reader import read_header
 from localspec.llama.model import Model
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.estimate import cache_bytes
-from localspec.memory.kv_types import kv_types
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +204,7 @@ def build_report(
 
 
 def _measured_model(model: Model, context: int, kv_type: str) -> MeasuredModel:
-    cache = cache_bytes(read_header(model.path), context, kv_types(kv_type))
+    cache = cache_bytes(read_header(model.path), context, kv_type)
     return MeasuredModel(model.path, Footprint(model.size, cache))
 
 

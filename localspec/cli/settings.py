@@ -25,7 +25,7 @@ from localspec.utils.similar_names import did_you_mean
 from localspec.utils.toml_file import parse_toml, read_text
 
 Value = str | int | float
-# As in memory.kv_types, which takes long to import.
+# As in gguf.kv_types, which takes long to import.
 _KV_TYPES = ("f16", "bf16", "f32", "q8_0", "q4_0")
 _REAL = re.compile(r"\d+\.?\d*(e\+?\d+)?", re.IGNORECASE)
 # Values of --draft that need no model.

@@ -16,6 +16,7 @@ import llama_cpp
 
 from localspec.llama import library
 from localspec.llama.context_params import ContextParams
+from localspec.llama.library_context import library_params
 from localspec.llama.model_params import model_params
 from localspec.llama.placement import Placement
 from localspec.llama.workers import label
@@ -65,7 +66,7 @@ class DryModel(Closing):
         """Return what such a context takes; None if there is none."""
         if not self._handle:
             return None
-        values = params.for_library()
+        values = library_params(params)
         if self._mtp:
             values.ctx_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
         with library.captured_log() as lines:

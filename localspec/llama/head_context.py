@@ -8,9 +8,10 @@ import numpy as np
 
 from localspec.errors import DeviceError, LocalspecError
 from localspec.llama.context import Context
-from localspec.llama.context_params import ContextParams, new_context
+from localspec.llama.context_params import ContextParams
 from localspec.llama.hidden_states import HiddenStates
 from localspec.llama.kv_cache import KVCache
+from localspec.llama.library_context import new_context
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence, sequence_of
 from localspec.speculation.passes import Pass, Scores

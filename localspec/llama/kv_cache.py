@@ -11,8 +11,9 @@ import llama_cpp
 from localspec.errors import LOST, DeviceError, LocalspecError, ModelLoadError
 from localspec.llama.batch import Batch
 from localspec.llama.cached_text import CachedText
-from localspec.llama.context_params import CHUNK, ContextParams, new_context
+from localspec.llama.context_params import CHUNK, ContextParams
 from localspec.llama.hidden_states import HiddenStates
+from localspec.llama.library_context import library_params, new_context
 from localspec.llama.logits import Logits
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
@@ -211,7 +212,7 @@ class KVCache(ABC, Generic[_Text]):
         return new_context(self.model, self._library_params(texts))
 
     def _library_params(self, texts: int) -> Any:
-        return replace(self.params, texts=texts).for_library()
+        return library_params(replace(self.params, texts=texts))
 
     def free(self) -> None:
         """Free the library's context; `begin_anew` makes another."""

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
 from localspec.llama.batch import Batch
-from localspec.llama.context_params import ContextParams, new_context
+from localspec.llama.context_params import ContextParams
+from localspec.llama.library_context import library_params, new_context
 from localspec.llama.model import Model
 from localspec.llama.state import Copy, pointer_to
 from localspec.utils.closing import Closing
@@ -29,7 +30,7 @@ class ProbeCache(Closing):
     """
 
     def __init__(self, model: Model, params: ContextParams) -> None:
-        values = params.for_library()
+        values = library_params(params)
         values.n_batch = values.n_ubatch = values.n_outputs_max = _ROWS
         values.n_seq_max = 3
         self._handle = new_context(model, values)

@@ -12,7 +12,7 @@ from typing import Any
 import llama_cpp
 
 from localspec.errors import LocalspecError
-from localspec.llama.context_params import new_context
+from localspec.llama.library_context import new_context, set_rope
 from localspec.llama.model import Model
 from localspec.llama.rope import UNSCALED, RopeScaling
 from localspec.sampling.params import SamplingParams
@@ -39,7 +39,7 @@ class ReferenceLoop(Closing):
     ) -> None:
         params = llama_cpp.llama_context_default_params()
         params.n_ctx, params.n_threads, params.n_threads_batch = n_ctx, threads, threads
-        rope.apply(params)
+        set_rope(params, rope)
         self._handle = new_context(model, params)
 
     def generate(

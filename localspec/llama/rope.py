@@ -9,8 +9,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-import llama_cpp
-
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.gguf.reader import Header
@@ -18,11 +16,6 @@ from localspec.llama.rope_bounds import LEAST_BASE, MOST_BASE, MOST_CONTEXT, MOS
 
 NONE, LINEAR, YARN = "none", "linear", "yarn"
 SCALINGS = (NONE, LINEAR, YARN)
-_TYPES = {
-    NONE: llama_cpp.LLAMA_ROPE_SCALING_TYPE_NONE,
-    LINEAR: llama_cpp.LLAMA_ROPE_SCALING_TYPE_LINEAR,
-    YARN: llama_cpp.LLAMA_ROPE_SCALING_TYPE_YARN,
-}
 _LONG_ROPE = "longrope"
 _USUAL_BASE = 10_000.0
 
@@ -65,14 +58,6 @@ class RopeScaling:
     def __bool__(self) -> bool:
         """Whether anything is other than in the file."""
         return self != UNSCALED
-
-    def apply(self, params: Any) -> None:
-        """Write it into the library's parameters of a context."""
-        if self.scaling:
-            params.rope_scaling_type = _TYPES[self.scaling]
-        params.rope_freq_scale = 1 / self.scale if self.scale else 0.0
-        params.rope_freq_base = self.freq_base or 0.0
-        params.yarn_orig_ctx = self.yarn_orig_ctx or 0
 
     @property
     def options(self) -> dict[str, Any]:

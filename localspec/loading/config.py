@@ -9,6 +9,13 @@ from localspec.drafters.spec import DraftRequest
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.gguf.heads import MTP, Head
+from localspec.gguf.kv_types import (
+    is_quantised,
+    names_of,
+    needs_flash_attention,
+    require_fits,
+    shortest,
+)
 from localspec.gguf.reader import Header
 from localspec.llama.block_context import BlockContext
 from localspec.llama.context import Context
@@ -28,14 +35,6 @@ from localspec.llama.rope import UNSCALED, RopeScaling, require_scale
 from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
 from localspec.memory.drafter_places import drafter_places
-from localspec.memory.kv_types import (
-    is_quantised,
-    kv_types,
-    names_of,
-    needs_flash_attention,
-    require_fits,
-    shortest,
-)
 from localspec.utils.cores import performance_cores
 from localspec.utils.option_types import type_fields
 
@@ -68,7 +67,7 @@ class RuntimeConfig:
         off, because its results depend on the width, `Engine` pads narrow passes, and the passes of
         several texts are computed one after the other.
     kv_type, drafter_kv_type: the type of the keys and values in the cache of the target, and of the
-        draft models, as in `memory.kv_types`.
+        draft models, as in `gguf.kv_types`.
     ubatch: how many tokens of a prompt the target reads in one pass; None: as many as suit the
         place that it is in, and fit.
     rope: of the target, and of drafters of its family. draft_rope_scale: of draft models; None: see
@@ -218,7 +217,7 @@ class RuntimeConfig:
         return ContextParams(
             n_ctx,
             flash_attention=self.flash,
-            kv_type=kv_types(kv_type),
+            kv_type=kv_type,
             swa_full=self.reproducible,
             rope=self.rope,
         )

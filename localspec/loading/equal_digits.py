@@ -14,7 +14,6 @@ from localspec.loading.fingerprints import machine_signature
 from localspec.memory import estimate
 from localspec.memory.available import free_memory
 from localspec.memory.context_sizes import ContextSizes
-from localspec.memory.kv_types import kv_types
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
@@ -36,7 +35,7 @@ def measured(model: Model, header: Header, runtime: RuntimeConfig) -> EqualDigit
         CELLS,
         runtime.threads_of(model),
         flash_attention=runtime.flash,
-        kv_type=kv_types(runtime.kv_type),
+        kv_type=runtime.kv_type,
     )
     budget = _REPRODUCIBLE_BUDGET if runtime.reproducible else BUDGET
     if not _has_room(model, header, replace(params, n_ctx=2 * CELLS)):

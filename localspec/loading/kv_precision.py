@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
+from localspec.gguf.kv_types import is_quantised
 from localspec.gguf.reader import Header
 from localspec.llama import library
 from localspec.llama.model import Model
 from localspec.llama.rope import UNSCALED
 from localspec.loading.config import RuntimeConfig
-from localspec.memory.kv_types import is_quantised
 from localspec.sampling.distribution import Distribution
 from localspec.speculation.draft import MAX_DEPTH, Draft
 from localspec.utils.paths import cache_file, stat_signature

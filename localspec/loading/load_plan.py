@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from localspec.errors import ModelLoadError
 from localspec.gguf import long_rope
 from localspec.gguf.facts import Facts
+from localspec.gguf.kv_types import require_fits
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.context_limit import rope_notes, within_model
 from localspec.loading.drafter_finder import FoundDrafters
@@ -14,7 +15,6 @@ from localspec.loading.gpu_check import check_gpus
 from localspec.loading.load_check import loadable_facts
 from localspec.loading.placement_notes import target_notes
 from localspec.loading.places import MAX_TEXTS, most_texts
-from localspec.memory.kv_types import require_fits
 from localspec.memory.request import MemoryPlan
 from localspec.models import registry
 from localspec.models.locate import beginning_note, locate

@@ -8,9 +8,9 @@ import psutil
 from localspec.errors import OutOfMemoryError
 from localspec.gguf import assistant
 from localspec.gguf.heads import layers_of
+from localspec.gguf.kv_types import kv_types
 from localspec.gguf.reader import Header
 from localspec.gguf.types import TENSOR_TYPES
-from localspec.memory.kv_types import kv_types
 from localspec.utils.format import format_bytes
 
 # Where nobody names a context (--ctx): the full context of many models would not fit in memory.
@@ -21,7 +21,6 @@ _CELL_BYTES = 128
 _TOKEN_BYTES = 280
 # Compute buffers have logits of this many tokens, in 32-bit floats.
 _LOGIT_ROWS, _FLOAT = 63, 4
-_F16 = kv_types("f16")
 
 
 def default_context(most: int | None) -> int:
@@ -33,9 +32,9 @@ def default_context(most: int | None) -> int:
 
 
 def cache_bytes(
-    header: Header, n_ctx: int, kv_type: tuple[int, int] = _F16, *, mtp: bool = False
+    header: Header, n_ctx: int, kv_type: str = "f16", *, mtp: bool = False
 ) -> int | None:
-    """Return the bytes of keys and values for `n_ctx` tokens. kv_type: as `kv_types` returns it.
+    """Return the bytes of keys and values for `n_ctx` tokens. kv_type: as in `gguf.kv_types`.
 
     mtp: of the model's heads of multi-token prediction, in place of its layers.
     None where the header does not tell, and where most layers do not keep keys and values of every
@@ -50,7 +49,8 @@ def cache_bytes(
     count, width = header.number("attention.head_count"), header.number("embedding_length")
     key = header.number("attention.key_length") or (width // count if width and count else 0)
     value = header.number("attention.value_length") or key
-    (_, key_block, key_size), (_, value_block, value_size) = map(TENSOR_TYPES.__getitem__, kv_type)
+    types = map(TENSOR_TYPES.__getitem__, kv_types(kv_type))
+    (_, key_block, key_size), (_, value_block, value_size) = types
     per_layer = list(_cached_heads(header, count or 0))
     trunk = layers_of(header)
     all_heads = sum(per_layer[trunk:] if mtp else per_layer[:trunk])
@@ -58,9 +58,7 @@ def cache_bytes(
     return keys + n_ctx * all_heads * value * value_size // value_block or None
 
 
-def least_cache_bytes(
-    header: Header, n_ctx: int, kv_type: tuple[int, int], *, mtp: bool = False
-) -> int:
+def least_cache_bytes(header: Header, n_ctx: int, kv_type: str, *, mtp: bool = False) -> int:
     """Return the bytes that a cache and its cells take at least; `mtp` as in `cache_bytes`."""
     windowed = header.number("attention.sliding_window")
     cache = 0 if windowed else cache_bytes(header, n_ctx, kv_type, mtp=mtp) or 0
@@ -95,7 +93,7 @@ def require_room(
     header: Header,
     name: str,
     n_ctx: int,
-    kv_type: tuple[int, int] = _F16,
+    kv_type: str = "f16",
     *,
     texts: int = 1,
     mtp: bool = False,

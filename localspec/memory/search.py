@@ -8,6 +8,7 @@ from typing import Any
 
 from localspec.gguf.facts import Facts
 from localspec.gguf.heads import MTP_KINDS, kind_of, layers_of
+from localspec.gguf.kv_types import is_quantised
 from localspec.gguf.matrix_heads import matrix_head_of
 from localspec.llama.context_params import CHUNK, ContextParams
 from localspec.llama.devices import names_of, usual_gpus
@@ -15,7 +16,6 @@ from localspec.llama.placement import ON_PROCESSOR, Placement, for_head, is_addr
 from localspec.memory.available import HOST, FreeMemory, Shortage
 from localspec.memory.drafter_places import drafter_places
 from localspec.memory.estimate import cell_bytes
-from localspec.memory.kv_types import is_quantised, kv_types
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.request import MemoryPlan, MemoryRequest
 
@@ -279,14 +279,14 @@ class Search:
             plan.context,
             texts=plan.texts,
             flash_attention=request.flash_attention,
-            kv_type=kv_types(plan.drafter_kv_type),
+            kv_type=plan.drafter_kv_type,
             swa_full=request.swa_full,
         )
         yield (
             self._target(plan),
             replace(
                 shared,
-                kv_type=kv_types(request.kv_type),
+                kv_type=request.kv_type,
                 snapshots=plan.snapshots,
                 branches=request.branches,
                 ubatch=plan.ubatch,

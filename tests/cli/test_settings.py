@@ -12,8 +12,8 @@ from localspec.cli.config_edit import with_value
 from localspec.cli.main import localspec as commands
 from localspec.cli.settings import SETTINGS, CommandDefaults, Settings
 from localspec.errors import InvalidValueError
+from localspec.gguf.kv_types import KV_TYPES
 from localspec.loading.config import RuntimeConfig
-from localspec.memory.kv_types import KV_TYPES
 from localspec.models import registry
 
 BUNDLED = registry.bundled().target

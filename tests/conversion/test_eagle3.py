@@ -43,7 +43,7 @@ from localspec.models.own_drafters import own_drafters
 from localspec.speculation.passes import Pass
 
 TOOL = os.environ.get("LLAMA_SPECULATIVE_SIMPLE", "")
-EXACT = {"flash_attention": False, "kv_type": (llama_cpp.GGML_TYPE_F32,) * 2, "threads": 1}
+EXACT = {"flash_attention": False, "kv_type": "f32", "threads": 1}
 TEXT = [1, 259, 30, 266, 271, 90, 275, 40, 262, 3, 270, 261]
 LLAMA3 = {
     "rope_type": "llama3",

@@ -15,7 +15,7 @@ from localspec.engine.audit import Recorded, audit
 from localspec.engine.recipe import Recipe
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError
-from localspec.llama.context_params import new_context
+from localspec.llama.library_context import new_context
 from localspec.llama.model import Model
 
 YARN: dict[str, Any] = {"rope_scaling": "yarn", "rope_scale": 4}

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from fakes import tiny
 
+from localspec.llama import kv_cache
 from localspec.llama.context import Context, single_sequence
 from localspec.llama.context_params import ContextParams
+from localspec.llama.library_context import library_params
 from localspec.llama.model import Model
 from localspec.llama.rollback import SNAPSHOTS, Rollback
 from localspec.llama.sequence import KVSequence
@@ -73,21 +75,20 @@ def company_of(model: Model, kind: str, **options: Any) -> Context:
 @contextmanager
 def small_passes(kind: str) -> Iterator[None]:
     """Contexts made meanwhile are for passes so small that the kind's window slides."""
-    usual = ContextParams.for_library
 
     def sliding(params: ContextParams) -> Any:
-        values = usual(params)
+        values = library_params(params)
         values.n_batch, values.n_ubatch = _CHUNK, _CHUNK
         return values
 
     with pytest.MonkeyPatch.context() as patch:
         if kind == SLIDING:
-            patch.setattr(ContextParams, "for_library", sliding)
+            patch.setattr(kv_cache, "library_params", sliding)
         yield
 
 
 def _settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
-    exact = {"flash_attention": False, "kv_type": (llama_cpp.GGML_TYPE_F32,) * 2, "n_ctx": 512}
+    exact = {"flash_attention": False, "kv_type": "f32", "n_ctx": 512}
     return {"threads": 1, "snapshots": KINDS[kind][1], **exact, **options}
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import llama_cpp
 import numpy as np
 from fakes.numpy_llama import Floats, NumpyLlama
 
@@ -15,9 +14,7 @@ from localspec.speculation.draft import NOTHING
 from localspec.speculation.passes import OUTPUT, Pass, draft_pass
 from localspec.utils.closing import Closing
 
-EXACT = ContextParams(
-    512, flash_attention=False, kv_type=(llama_cpp.GGML_TYPE_F32, llama_cpp.GGML_TYPE_F32)
-)
+EXACT = ContextParams(512, flash_attention=False, kv_type="f32")
 
 
 class LibraryRows(NumpyLlama, Closing):

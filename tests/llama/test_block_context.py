@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import llama_cpp
 import numpy as np
 import pytest
 from fakes.dflash import (
@@ -33,7 +32,7 @@ from localspec.sampling.sampler import Sampler
 from localspec.speculation.drafter import Limit
 from localspec.speculation.passes import Pass, Passes, direct, run
 
-EXACT = {"flash_attention": False, "kv_type": (llama_cpp.GGML_TYPE_F32,) * 2, "threads": 1}
+EXACT = {"flash_attention": False, "kv_type": "f32", "threads": 1}
 TEXTS = 4
 WARM = Sampler(SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0), Noise(1))
 

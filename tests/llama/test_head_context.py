@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import Mock
 
-import llama_cpp
 import numpy as np
 import pytest
 from fakes.eagle3 import (
@@ -31,7 +30,7 @@ from localspec.llama.placement import ON_PROCESSOR
 from localspec.speculation.drafter import Limit
 from localspec.speculation.passes import Pass, run
 
-EXACT = {"flash_attention": False, "kv_type": (llama_cpp.GGML_TYPE_F32,) * 2, "threads": 1}
+EXACT = {"flash_attention": False, "kv_type": "f32", "threads": 1}
 TEXTS = 4
 
 

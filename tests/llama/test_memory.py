@@ -19,7 +19,6 @@ from localspec.llama.library import captured_log
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.memory import estimate
-from localspec.memory.kv_types import kv_types
 from localspec.models import registry
 
 MIB = 2**20
@@ -95,8 +94,8 @@ def test_nothing_grows_with_context_times_vocabulary() -> None:
 def test_a_dry_model_takes_what_a_real_one_does(
     n_ctx: int, kv_type: str, flash_attention: bool | None
 ) -> None:
-    path, types = registry.bundled().target, kv_types(kv_type)
-    params = ContextParams(n_ctx, flash_attention=flash_attention, kv_type=types)
+    path = registry.bundled().target
+    params = ContextParams(n_ctx, flash_attention=flash_attention, kv_type=kv_type)
     with DryModel(path, ON_PROCESSOR) as dry:
         said = dry.context_memory(params)
     with Model(path, ON_PROCESSOR) as model, captured_log() as lines:
@@ -104,7 +103,7 @@ def test_a_dry_model_takes_what_a_real_one_does(
     assert said == parse_context_memory(lines)
     assert said is not None
     cells = -(-n_ctx // 256) * 256
-    cache = estimate.cache_bytes(check.check_generative(path), cells, types)
+    cache = estimate.cache_bytes(check.check_generative(path), cells, kv_type)
     assert said.cache["CPU"] == pytest.approx(cache, abs=MIB / 100)
 
 
@@ -185,7 +184,7 @@ def test_a_dry_model_takes_nothing_itself() -> None:
 
 def test_a_context_that_cannot_be_made_has_no_figure() -> None:
     with DryModel(registry.bundled().target, ON_PROCESSOR) as dry:
-        params = ContextParams(256, flash_attention=False, kv_type=kv_types("q8_0"))
+        params = ContextParams(256, flash_attention=False, kv_type="q8_0")
         assert dry.context_memory(params) is None
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import llama_cpp
 import numpy as np
 import pytest
 from fakes.numpy_llama import Tensors
@@ -35,7 +34,7 @@ def context(family: Path) -> Make:
                 256,
                 texts=texts,
                 flash_attention=False,
-                kv_type=(llama_cpp.GGML_TYPE_F32,) * 2,
+                kv_type="f32",
                 **options,
             ),
         )

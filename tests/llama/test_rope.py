@@ -11,6 +11,7 @@ from fakes.tiny import write_tiny
 from localspec.errors import InvalidValueError
 from localspec.gguf.reader import Header, read_header
 from localspec.llama.context_params import ContextParams
+from localspec.llama.library_context import library_params
 from localspec.llama.rope import UNSCALED, RopeScaling, has_rope
 from localspec.loading.config import RuntimeConfig
 
@@ -93,7 +94,7 @@ def test_what_there_is_not_is_refused(options: dict[str, Any], why: str) -> None
 
 def test_the_library_gets_what_its_own_programs_give_it() -> None:
     def params(rope: RopeScaling) -> tuple[int, float, float, int]:
-        found = ContextParams(64, rope=rope).for_library()
+        found = library_params(ContextParams(64, rope=rope))
         return (
             found.rope_scaling_type,
             found.rope_freq_scale,

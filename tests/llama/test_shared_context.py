@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-import llama_cpp
 import numpy as np
 import pytest
 from fakes.assistant import LAYERS, write_assistant, write_target
@@ -29,7 +28,7 @@ from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit
 from localspec.speculation.passes import Pass, direct, run
 
-EXACT = {"flash_attention": False, "kv_type": (llama_cpp.GGML_TYPE_F32,) * 2, "threads": 1}
+EXACT = {"flash_attention": False, "kv_type": "f32", "threads": 1}
 TEXTS = 4
 LAST = len(LAYERS)
 # ggml's table of GELU has 16-bit floats. Rows and logits of a wrong state differ by 1 and more.

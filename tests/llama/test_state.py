@@ -135,9 +135,7 @@ def fits_not(context: KVSequence, state: State) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "mamba"])
-@pytest.mark.parametrize(
-    "options", [{"flash_attention": True}, {"kv_type": (llama_cpp.GGML_TYPE_F16,) * 2}]
-)
+@pytest.mark.parametrize("options", [{"flash_attention": True}, {"kv_type": "f16"}])
 def test_a_state_of_another_setup_is_refused(
     make: Make, kind: str, options: dict[str, int]
 ) -> None:

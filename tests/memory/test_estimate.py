@@ -5,7 +5,6 @@ import pytest
 from localspec.errors import ModelLoadError
 from localspec.gguf.reader import Header
 from localspec.memory.estimate import cache_bytes, require_room
-from localspec.memory.kv_types import kv_types
 
 DENSE = {
     "block_count": 32,
@@ -34,7 +33,7 @@ def test_heads_of_their_own_width() -> None:
     ("kv_type", "bytes_of_32"), [("f32", 128), ("bf16", 64), ("q8_0", 34), ("q4_0", 18)]
 )
 def test_types_of_cache(kv_type: str, bytes_of_32: int) -> None:
-    assert cache_bytes(header(), 1, kv_types(kv_type)) == 32 * 8 * (128 + 128) // 32 * bytes_of_32
+    assert cache_bytes(header(), 1, kv_type) == 32 * 8 * (128 + 128) // 32 * bytes_of_32
 
 
 def test_layers_without_attention_cost_nothing() -> None:

@@ -16,7 +16,6 @@ from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rollback import SNAPSHOTS
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.available import HOST, FreeMemory
-from localspec.memory.kv_types import kv_types
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.plan import best_plan, memory_plan
 from localspec.memory.request import MemoryPlan, MemoryRequest
@@ -45,7 +44,7 @@ def needed(
 ) -> int:
     assert path is not None
     model = ModelMemory(facts_of(path), ON_PROCESSOR)
-    params = ContextParams(context, kv_type=kv_types(kv_type), snapshots=snapshots, texts=texts)
+    params = ContextParams(context, kv_type=kv_type, snapshots=snapshots, texts=texts)
     try:
         return model.bytes_by_device(params).total()
     finally:

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from localspec.bench.experiments.command_line import Table, argument_parser, run_in_new_process
 from localspec.gguf.facts import facts_of
+from localspec.gguf.kv_types import KV_TYPES
 from localspec.llama.context import single_sequence
 from localspec.llama.context_params import ContextParams
 from localspec.llama.dry_run import DryModel, parse_context_memory
 from localspec.llama.library import captured_log
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
-from localspec.memory.kv_types import KV_TYPES, kv_types
 from localspec.memory.model_memory import ModelMemory
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import real_path
@@ -39,7 +39,7 @@ def _predicted(path: Path, context: int, kv_type: str) -> int:
     """Bytes that the memory plan predicts for one model and its cache."""
     model = ModelMemory(facts_of(path), ON_PROCESSOR)
     try:
-        params = ContextParams(context, kv_type=kv_types(kv_type))
+        params = ContextParams(context, kv_type=kv_type)
         return model.bytes_by_device(params).total()
     finally:
         model.close()
@@ -68,7 +68,7 @@ def _measured_here(models: Sequence[Path], context: int, kv_type: str) -> tuple[
         contexts = []
         for model in loaded:
             with captured_log() as lines:
-                made = single_sequence(model, n_ctx=context, threads=1, kv_type=kv_types(kv_type))
+                made = single_sequence(model, n_ctx=context, threads=1, kv_type=kv_type)
             contexts.append(stack.enter_context(made))
             use = parse_context_memory(lines)
             buffers += sum((*use.cache.values(), *use.compute_buffers.values()))

@@ -11,9 +11,9 @@ from localspec.cli.settings import SETTINGS
 from localspec.engine.audit import Recorded, audit
 from localspec.errors import InvalidValueError
 from localspec.gguf.facts import facts_of
+from localspec.gguf.kv_types import KV_TYPES, is_quantised, kv_types, require_fits
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.estimate import cache_bytes
-from localspec.memory.kv_types import KV_TYPES, is_quantised, kv_types, require_fits
 from localspec.models import registry
 
 
@@ -55,10 +55,10 @@ def test_only_quantised_values_need_flash_attention() -> None:
 
 def test_memory_is_the_sum_of_both() -> None:
     header = facts_of(registry.bundled().target).header
-    both = {each: cache_bytes(header, 1024, kv_types(each)) or 0 for each in KV_TYPES}
+    both = {each: cache_bytes(header, 1024, each) or 0 for each in KV_TYPES}
     for keys in KV_TYPES:
         for values in KV_TYPES:
-            found = cache_bytes(header, 1024, kv_types(f"{keys}/{values}"))
+            found = cache_bytes(header, 1024, f"{keys}/{values}")
             assert found == (both[keys] + both[values]) // 2
 
 
