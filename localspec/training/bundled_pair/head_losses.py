@@ -1,5 +1,8 @@
 """Losses of heads that draft for the bundled target: how far they are from what it says."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -14,6 +17,7 @@ from localspec.training.eagle3_head import Eagle3Head
 from localspec.training.head_export import BLOCK, MEDUSA_HEADS
 from localspec.training.medusa_heads import SHARE, MedusaHeads
 
+Rows = TypeVar("Rows", Tensor, list[Tensor])
 # Blocks of each row of a batch.
 _BLOCKS = 32
 
@@ -21,11 +25,10 @@ _BLOCKS = 32
 def eagle3_loss(head: Eagle3Head, target: Transformer) -> Loss:
     """The divergence of the head's drafts from the target, over a few drafted tokens."""
     table = target.embedding.weight.detach()
-    target.states = torch.compile(target.states)  # type: ignore[method-assign]
+    read = _reader(target.states)
 
     def loss(batch: Batch) -> Tensor:
-        with torch.no_grad():
-            states = target.states(batch.tokens, batch.visible)
+        states = read(batch)
         # The pair at a place predicts what the target predicts at the next one.
         wanted = F.pad(batch.wanted[:, 1:], (0, 1))
         with torch.no_grad():
@@ -43,11 +46,10 @@ def eagle3_loss(head: Eagle3Head, target: Transformer) -> Loss:
 def dflash_loss(block: DFlashBlock, target: Transformer) -> Loss:
     """The divergence from the target of the tokens that an assistant writes, of blocks anywhere."""
     table = target.embedding.weight.detach()
-    target.states = torch.compile(target.states)  # type: ignore[method-assign]
+    read = _reader(target.states)
 
     def loss(batch: Batch) -> Tensor:
-        with torch.no_grad():
-            states = target.states(batch.tokens, batch.visible)
+        states = read(batch)
         starts = _starts(batch.wanted)
         texts = torch.arange(len(starts))[:, None]
         seen = batch.visible[:, 0][texts, starts] & (
@@ -78,11 +80,10 @@ def dflash_loss(block: DFlashBlock, target: Transformer) -> Loss:
 def medusa_loss(heads: MedusaHeads, target: Transformer) -> Loss:
     """The mean divergence of the heads from the target, of the tokens that an assistant writes."""
     table = target.embedding.weight.detach()
-    target.hidden = torch.compile(target.hidden)  # type: ignore[method-assign]
+    read = _reader(target.hidden)
 
     def loss(batch: Batch) -> Tensor:
-        with torch.no_grad():
-            rows = target.hidden(batch.tokens, batch.visible)
+        rows = read(batch)
         total = torch.zeros(())
         wanted = batch.wanted
         for head in range(MEDUSA_HEADS):
@@ -96,6 +97,17 @@ def medusa_loss(heads: MedusaHeads, target: Transformer) -> Loss:
         return total
 
     return loss
+
+
+def _reader(read: Callable[[Tensor, Tensor], Rows]) -> Callable[[Batch], Rows]:
+    """What the target computes of a batch, compiled and without gradients. read: its method."""
+    compiled = torch.compile(read)
+
+    def rows(batch: Batch) -> Rows:
+        with torch.no_grad():
+            return compiled(batch.tokens, batch.visible)
+
+    return rows
 
 
 def _starts(wanted: Tensor) -> Tensor:
