@@ -159,7 +159,8 @@ def draft_model(
         )
     with ExitStack() as resources:
         model = resources.enter_context(Model(path, placement))
-        cache = runtime.context_for(model, header, runtime.context_size(header))
+        params = runtime.context_params(runtime.context_size(header))
+        cache = runtime.context_for(model, header, params)
         resources.callback(cache.close)
         drafter = DraftModel(cache, name=path.stem, n_vocab=vocabulary.n_vocab)
         return LlamaDrafter(drafter, depth, resources.pop_all())

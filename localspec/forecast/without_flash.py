@@ -53,7 +53,7 @@ def without_flash(
     try:
         with ExitStack() as stack:
             on, off = (
-                each.context_for(target.model, loaded.header, cells)
+                each.context_for(target.model, loaded.header, each.context_params(cells))
                 for each in (runtime, replace(runtime, flash_attention=False))
             )
             stack.callback(on.close)

@@ -196,57 +196,34 @@ class RuntimeConfig:
         """The number of tokens in the context of this target."""
         return self.context or estimate.default_context(self.rope.context(header))
 
-    def context_for(
-        self,
-        model: Model,
-        header: Header,
-        n_ctx: int,
-        kv_type: str | None = None,
-        **others: Any,
-    ) -> KVSequence:
-        """Make a cache of texts of `n_ctx` tokens each, with one text in it.
-
-        kv_type: None: the target's. others: of ContextParams; `rope` is the target's. Raises
-        OutOfMemoryError before anything is allocated if it does not fit in memory.
-        """
-        params = self._context_params(model, header, n_ctx, kv_type, **others)
-        return context_with(model, header, params)
-
-    def context_params(self, n_ctx: int, kv_type: str) -> ContextParams:
-        """What a context of any model is made with."""
+    def context_params(self, n_ctx: int, kv_type: str | None = None) -> ContextParams:
+        """What a context for texts of `n_ctx` tokens is made with. kv_type: None: the target's."""
         return ContextParams(
             n_ctx,
             flash_attention=self.flash,
-            kv_type=kv_type,
+            kv_type=kv_type or self.kv_type,
             swa_full=self.reproducible,
             rope=self.rope,
         )
 
-    def _context_params(
-        self, model: Model, header: Header, n_ctx: int, kv_type: str | None, **others: Any
-    ) -> ContextParams:
-        setting = "drafter_kv_type" if kv_type else "kv_type"
-        kv_type = kv_type or self.kv_type
-        require_fits(kv_type, header, model.path.name, setting)
-        params = self.context_params(n_ctx, kv_type)
-        return replace(params, threads=self.threads_of(model), **others)
+    def context_for(
+        self, model: Model, header: Header, params: ContextParams, setting: str = "kv_type"
+    ) -> KVSequence:
+        """Make a cache with one text in it, for as many threads as suit the model.
+
+        setting: the one of the cache's type. Raises OutOfMemoryError before anything is allocated
+        if it does not fit in memory.
+        """
+        return context_with(model, header, self._suited(params, model, header, setting))
 
     def head_context_for(
-        self,
-        model: Model,
-        header: Header,
-        head: Head,
-        target: KVSequence,
-        kv_type: str,
-        **others: Any,
+        self, model: Model, header: Header, head: Head, target: KVSequence, params: ContextParams
     ) -> KVSequence:
-        """Make a cache of a head with one text of its target. others: as in `context_for`.
-
-        Raises ModelLoadError as `context_for` does.
-        """
+        """Make a cache of a head with one text of its target; as `context_for`."""
+        params = self._suited(params, model, header, "drafter_kv_type")
         # The last token of a text can be drafted with the rest of its block.
-        n_ctx = target.n_ctx + (head.block.size if head.block else 0)
-        params = self._context_params(model, header, n_ctx, kv_type, **others)
+        block = head.block.size if head.block else 0
+        params = replace(params, n_ctx=params.n_ctx + block)
         _require_room(model, header, params, mtp=head.kind == MTP)
         options: dict[str, Any] = {
             "target": target.context,
@@ -256,6 +233,13 @@ class RuntimeConfig:
         if head.block:
             return BlockContext(model, params, block=head.block, **options).new_sequence()
         return HeadContext(model, params, **options).new_sequence()
+
+    def _suited(
+        self, params: ContextParams, model: Model, header: Header, setting: str
+    ) -> ContextParams:
+        """With the model's threads. Raises InvalidValueError where it has no cache of this type."""
+        require_fits(params.kv_type, header, model.path.name, setting)
+        return replace(params, threads=self.threads_of(model))
 
     def _require_possible(self, name: str, kv_type: str) -> None:
         if self.reproducible and is_quantised(kv_type):

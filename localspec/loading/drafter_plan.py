@@ -34,7 +34,8 @@ def plan_drafters(
 ) -> tuple[FoundDrafters, MemoryPlan]:
     """Find the drafters, and plan the memory of all models and caches; nothing is loaded.
 
-    weights: the target, if it is in memory already. texts, reserve: as in MemoryRequest.
+    weights: the target, if it is in memory already. texts: as many as fit get
+    room. reserve: as in MemoryRequest.
 
     A draft model that `auto` added is left out if it does not fit, and the next one is tried.
     Raises ModelLoadError if the target or a named drafter does not fit.
@@ -43,7 +44,8 @@ def plan_drafters(
 
     def plan_of(found: FoundDrafters) -> MemoryPlan:
         request = _memory_request(found, target, runtime, weights)
-        return memory_plan(replace(request, texts=texts, reserve=reserve))
+        context = replace(request.context, texts=texts)
+        return memory_plan(replace(request, context=context, reserve=reserve))
 
     while (plan := plan_of(found)).no_drafter:
         # Another of the target's own drafters may be smaller.
@@ -51,7 +53,8 @@ def plan_drafters(
         alone = found.without_models(plan.no_drafter)
         found = with_own_drafter(alone, target.files[0], unfit)
         if not found.optional:
-            return alone, plan
+            branches = _further_branches(alone, runtime)
+            return alone, replace(plan, context=replace(plan.context, branches=branches))
     return found, plan
 
 
@@ -60,7 +63,7 @@ def shareable(weights: Model | None, found: FoundDrafters) -> Model | None:
     return weights if weights and weights.mtp == found.inside else None
 
 
-def further_branches(found: FoundDrafters, runtime: RuntimeConfig) -> int:
+def _further_branches(found: FoundDrafters, runtime: RuntimeConfig) -> int:
     """Return how many branches drafts have room for beside their first.
 
     An accepted branch leaves gaps between the cells of a text, and attention adds in their order.
@@ -72,25 +75,25 @@ def _memory_request(
     found: FoundDrafters, target: Facts, runtime: RuntimeConfig, weights: Model | None
 ) -> MemoryRequest:
     request = found.request
-    return MemoryRequest(
-        target=target,
-        context=runtime.context_size(target.header),
-        fixed_context=runtime.context is not None,
-        drafters=found.models,
-        optional_drafter=found.optional,
-        kv_type=runtime.kv_type,
-        drafter_kv_type=runtime.drafter_kv_type,
-        placement=runtime.placement,
-        drafter_placement=runtime.drafter_placement,
-        flash_attention=runtime.flash,
-        swa_full=runtime.reproducible,
+    context = replace(
+        runtime.context_params(runtime.context_size(target.header)),
         # Snapshots make drafts cheaper and plain passes a little slower, so they are used only for
         # heads and for named drafters; otherwise checkpoints are used.
         snapshots=SNAPSHOTS if found.has_heads or not (request.auto or request.is_off) else 0,
-        branches=further_branches(found, runtime),
+        branches=_further_branches(found, runtime),
+        ubatch=runtime.fixed_ubatch,
+    )
+    return MemoryRequest(
+        target=target,
+        context=context,
+        fixed_context=runtime.context is not None,
+        drafters=found.models,
+        optional_drafter=found.optional,
+        drafter_kv_type=runtime.drafter_kv_type,
+        placement=runtime.placement,
+        drafter_placement=runtime.drafter_placement,
         matrix_heads=found.matrix_heads,
         target_loaded=shareable(weights, found) is not None,
-        ubatch=runtime.fixed_ubatch,
     )
 
 

@@ -4,6 +4,7 @@ Quantised keys and values change the drafts but not the text. Without this check
 would be a lower acceptance rate.
 """
 
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,8 @@ def _logits(
     rows = min(MAX_DEPTH + 1, len(tokens) // 2)
     before, (pending, *draft) = tokens[:-rows], tokens[-rows:]
     # The tokens are few enough for any drafter as it is.
-    with runtime.context_for(model, header, len(tokens), kv_type, rope=UNSCALED) as context:
+    params = replace(runtime.context_params(len(tokens), kv_type), rope=UNSCALED)
+    with runtime.context_for(model, header, params, "drafter_kv_type") as context:
         context.extend(before)
         return context.score(pending, Draft(draft)).logits.copy()
 

@@ -10,7 +10,7 @@ from localspec.gguf.kv_types import require_fits
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.context_limit import rope_notes, within_model
 from localspec.loading.drafter_finder import FoundDrafters
-from localspec.loading.drafter_plan import further_branches, plan_drafters
+from localspec.loading.drafter_plan import plan_drafters
 from localspec.loading.gpu_check import check_gpus
 from localspec.loading.load_check import loadable_facts
 from localspec.loading.placement_notes import target_notes
@@ -52,8 +52,7 @@ class PlannedLoad:
         """What takes memory, without words and figures about what is free."""
         plan, files = self.plan, [each.files for each in self.found.models]
         places = plan.placement, plan.drafter_placement
-        sizes = plan.context, plan.drafter_kv_type, plan.snapshots, plan.texts, plan.ubatch
-        return files, sizes, places
+        return files, plan.context, plan.drafter_kv_type, places
 
 
 def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
@@ -71,14 +70,16 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     found, plan = plan_drafters(config.draft, facts, runtime, shared, texts=texts, reserve=reserve)
     if shared and plan.placement != placement:
         raise ModelLoadError(f"there is no room beside another engine: {'; '.join(plan.notes)}")
-    most = most_texts(facts.header, plan.context, further_branches(found, runtime))
-    why = "memory is too small for more" if plan.texts < min(texts, most) else "more share none"
-    plan = replace(plan, texts=min(plan.texts, most))
-    fewer = f"a cache has room for {counted(plan.texts, 'text')}, not {texts}: {why}"
-    rotated = long_rope.note(facts.header, plan.context, runtime.context_size(facts.header))
+    n_ctx, room = plan.context.n_ctx, plan.context.texts
+    most = most_texts(facts.header, n_ctx, plan.context.branches)
+    why = "memory is too small for more" if room < min(texts, most) else "more share none"
+    room = min(room, most)
+    plan = replace(plan, context=replace(plan.context, texts=room))
+    fewer = f"a cache has room for {counted(room, 'text')}, not {texts}: {why}"
+    rotated = long_rope.note(facts.header, n_ctx, runtime.context_size(facts.header))
     meant = beginning_note(config.model, path) if config.model else None
-    scaled = rope_notes(runtime, facts, plan.context)
-    fewer_texts = fewer if plan.texts < texts else None
+    scaled = rope_notes(runtime, facts, n_ctx)
+    fewer_texts = fewer if room < texts else None
     notes = [meant, context_note, *scaled, *useless, rotated, fewer_texts]
     return PlannedLoad(facts, runtime, found, plan, [note for note in notes if note])
 

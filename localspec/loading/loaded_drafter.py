@@ -1,7 +1,7 @@
 """Loaded drafter: a drafter with its model, which drafts for texts of its target."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -169,15 +169,16 @@ class LoadedDrafter:
         self, texts: int, model: Model, header: Header, target: KVSequence, runtime: RuntimeConfig
     ) -> KVSequence:
         """Make a cache of the model for so many texts."""
+        params = runtime.context_params(target.n_ctx, self.kv_type)
+        params = replace(params, texts=texts, rope=self.rope)
         if self.head:
-            return runtime.head_context_for(
-                model, header, self.head, target, self.kv_type, texts=texts, rope=self.rope
-            )
-        options: dict[str, Any] = {"texts": texts, "rope": self.rope}
+            return runtime.head_context_for(model, header, self.head, target, params)
+        setting = "drafter_kv_type"
         if (cells := self._cells(model, target)) > target.n_ctx:
             with suppress(ModelLoadError):  # the memory was planned for fewer
-                return runtime.context_for(model, header, cells, self.kv_type, **options)
-        return runtime.context_for(model, header, target.n_ctx, self.kv_type, **options)
+                longer = replace(params, n_ctx=cells)
+                return runtime.context_for(model, header, longer, setting)
+        return runtime.context_for(model, header, params, setting)
 
     def _cells(self, model: Model, target: KVSequence) -> int:
         """How many tokens of its own the drafter needs for the target's whole context."""

@@ -23,7 +23,7 @@ from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.copy_sources import copy_sources
 from localspec.loading.drafter_finder import find_drafters
 from localspec.loading.drafter_loader import LoadedDrafters, load_drafters
-from localspec.loading.drafter_plan import further_branches, shareable
+from localspec.loading.drafter_plan import shareable
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.first_guesses import first_guesses
 from localspec.loading.invariant_widths import reproducible_note
@@ -130,11 +130,10 @@ class LoadedModels:
 
     def new_target(self, n_ctx: int | None = None) -> KVSequence:
         """Make another cache of the target for one text; as `Slot.new_context`."""
-        n_ctx = n_ctx or self.target.n_cells
-        model, params = self.target.model, self.target.context.params
-        return self.runtime.context_for(
-            model, self.header, n_ctx, snapshots=params.snapshots, ubatch=params.ubatch
-        )
+        own = self.target.context.params
+        params = self.runtime.context_params(n_ctx or self.target.n_cells)
+        params = replace(params, snapshots=own.snapshots, ubatch=own.ubatch)
+        return self.runtime.context_for(self.target.model, self.header, params)
 
     def with_target(self, target: KVSequence) -> "LoadedModels":
         """Make drafters for the text in another cache of the target.
@@ -256,7 +255,7 @@ def _load(
         drafter_kv_type=plan.drafter_kv_type,
         placement=plan.placement,
         drafter_placement=plan.drafter_placement,
-        ubatch=plan.ubatch,
+        ubatch=plan.context.ubatch,
     )
     with ExitStack() as undo:
         weights = shareable(shared, found)
@@ -269,15 +268,7 @@ def _load(
                 load_mode=runtime.load_mode,
             )
             undo.callback(weights.close)
-        target = runtime.context_for(
-            weights,
-            facts.header,
-            plan.context,
-            texts=plan.texts,
-            snapshots=plan.snapshots,
-            branches=further_branches(found, runtime),
-            ubatch=plan.ubatch,
-        )
+        target = runtime.context_for(weights, facts.header, plan.context)
         undo.callback(target.close)
         asked = runtime
         runtime, threads_note = fit_threads(target, asked)

@@ -65,12 +65,9 @@ def thread_change(loaded: LoadedModels, busy: float) -> ThreadChange | None:
     usual = replace(loaded.runtime, most_threads=None)
     try:
         with ExitStack() as stack:
-            target = usual.context_for(
-                loaded.target.model,
-                loaded.header,
-                _CELLS,
-                snapshots=loaded.target.context.params.snapshots,
-            )
+            snapshots = loaded.target.context.params.snapshots
+            params = replace(usual.context_params(_CELLS), snapshots=snapshots)
+            target = usual.context_for(loaded.target.model, loaded.header, params)
             stack.callback(target.close)
             runtime, note = quicker_threads(target, usual, busy)
             if runtime == loaded.runtime:

@@ -13,6 +13,7 @@ which takes a copy, and reads the others for every token.
 """
 
 from contextlib import closing
+from dataclasses import replace
 
 from localspec.errors import ModelLoadError
 from localspec.llama.placement import Placement
@@ -42,12 +43,10 @@ def best_plan(request: MemoryRequest, free: FreeMemory | None = None) -> MemoryP
             places = [own] if own else drafter_places(request.placement)
         free = free_memory(request.placement, *places).less(request.reserve)
     requested = MemoryPlan(
-        request.context,
+        replace(request.context, texts=1),
         request.drafter_kv_type,
-        snapshots=request.snapshots,
         placement=request.placement,
         drafter_placement=request.drafter_placement,
-        ubatch=request.ubatch,
     )
     with closing(Search(request, free)) as search:
         return search.plan(requested)

@@ -13,6 +13,7 @@ from localspec.gguf.matrix_heads import matrix_head_of
 from localspec.llama.context_params import CHUNK, ContextParams
 from localspec.llama.devices import names_of, usual_gpus
 from localspec.llama.placement import ON_PROCESSOR, Placement, for_head, is_address
+from localspec.llama.rope import UNSCALED
 from localspec.memory.available import HOST, FreeMemory, Shortage
 from localspec.memory.drafter_places import drafter_places
 from localspec.memory.estimate import cell_bytes
@@ -81,17 +82,18 @@ class Search:
 
     def _with_snapshots(self, plan: MemoryPlan, requested: MemoryPlan) -> MemoryPlan:
         """Return a plan that fits with as many of its snapshots as fit."""
-        if plan.snapshots in (requested.snapshots, 0):
+        present, most = plan.context.snapshots, requested.context.snapshots
+        if present in (most, 0):
             return plan
-        for count in (requested.snapshots, *_FEWER_SNAPSHOTS):
-            fuller = replace(plan, snapshots=count)
-            if count == plan.snapshots or not self._shortage(fuller):
+        for count in (most, *_FEWER_SNAPSHOTS):
+            fuller = replace(plan, context=replace(plan.context, snapshots=count))
+            if count == present or not self._shortage(fuller):
                 break
-        if count == requested.snapshots:
+        if count == most:
             return fuller
         note = (
             f"drafts of more than {count} tokens copy the state first: "
-            f"{requested.snapshots} snapshots of it {self._shortage_text(requested)}"
+            f"{most} snapshots of it {self._shortage_text(requested)}"
         )
         return replace(fuller, notes=(*plan.notes, note))
 
@@ -102,16 +104,20 @@ class Search:
 
     def _for_several_texts(self, plan: MemoryPlan) -> MemoryPlan:
         """Return a plan that fits, with room for as many texts as fit, too."""
-        whole = replace(plan, texts=self._request.texts)
-        estimate = self._estimate(whole)
+        most = self._request.context.texts
+
+        def room_for(texts: int) -> MemoryPlan:
+            return replace(plan, context=replace(plan.context, texts=texts))
+
+        estimate = self._estimate(whole := room_for(most))
         if estimate is not None and self._is_ample(estimate):
             return whole
         fitting = bisect_left(
-            range(2, self._request.texts + 1),
+            range(2, most + 1),
             True,
-            key=lambda texts: self._shortage(replace(plan, texts=texts)) is not None,
+            key=lambda texts: self._shortage(room_for(texts)) is not None,
         )
-        return replace(plan, texts=1 + fitting)
+        return room_for(1 + fitting)
 
     def _with_wider_passes(self, plan: MemoryPlan) -> MemoryPlan:
         """Return a plan that reads prompts in wider passes where that is quicker, and fits.
@@ -119,9 +125,10 @@ class Search:
         Experts in main memory are copied to the GPU for each pass of a prompt. Where the plan chose
         how many there are, those of one more layer make room.
         """
-        if self._request.ubatch or not self._copies_experts(plan.placement):
+        if plan.context.ubatch or not self._copies_experts(plan.placement):
             return plan
-        wider, asked = replace(plan, ubatch=_WIDE_PASS), self._request.placement
+        wider = replace(plan, context=replace(plan.context, ubatch=_WIDE_PASS))
+        asked = self._request.placement
         count, layers = plan.placement.cpu_moe, layers_of(self._request.target.header)
         choices = [wider]
         if 0 < count < layers and plan.placement != asked:
@@ -129,7 +136,7 @@ class Search:
             words = plan.placement.in_words, fewer.in_words
             notes = tuple(note.replace(*words) for note in plan.notes)
             choices.append(replace(wider, placement=fewer, notes=notes))
-        usual = replace(plan, ubatch=CHUNK)
+        usual = replace(plan, context=replace(plan.context, ubatch=CHUNK))
         return next((each for each in choices if not self._shortage(each)), usual)
 
     def _copies_experts(self, placement: Placement) -> bool:
@@ -166,7 +173,8 @@ class Search:
 
     def _with_fewest_snapshots(self, plan: MemoryPlan) -> MemoryPlan:
         """Return a plan with few snapshots, if that takes less: not all models have states."""
-        fewer = replace(plan, snapshots=min(plan.snapshots, _FEWER_SNAPSHOTS[-1]))
+        few = min(plan.context.snapshots, _FEWER_SNAPSHOTS[-1])
+        fewer = replace(plan, context=replace(plan.context, snapshots=few))
         return fewer if self._needed(fewer) < self._needed(plan) else plan
 
     def _drafter_plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
@@ -184,7 +192,8 @@ class Search:
         names += [each.files[0].name for each in self._request.matrix_heads]
         if names and self._request.optional_drafter:
             reason = f"{names[0]} is left out: both {self._shortage_text(plan)}"
-            alone = replace(plan, no_drafter=reason, snapshots=0)
+            context = replace(plan.context, snapshots=0)
+            alone = replace(plan, no_drafter=reason, context=context)
             yield alone
             yield from self._shorter_on_gpus(alone)
         elif self._request.drafters and self._may_quantise(moved):
@@ -196,19 +205,19 @@ class Search:
             return
         if not self._lacks_device(plan):
             return
-        context = self._largest_context(plan)
-        if context >= _LEAST_ON_GPU:
-            yield self._with_context(plan, context)
+        n_ctx = self._largest_context(plan)
+        if n_ctx >= _LEAST_ON_GPU:
+            yield self._with_context(plan, n_ctx)
 
     def _shorter(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
         """Yield a plan with as much context as fits."""
-        if not self._request.fixed_context and (context := self._largest_context(plan)):
-            yield self._with_context(plan, context)
+        if not self._request.fixed_context and (n_ctx := self._largest_context(plan)):
+            yield self._with_context(plan, n_ctx)
 
     def _may_quantise(self, plan: MemoryPlan) -> bool:
         """Whether the drafter's cache may be smaller; only flash attention reads such a one."""
         quantised = is_quantised(plan.drafter_kv_type)
-        return not quantised and self._request.flash_attention is not False
+        return not quantised and plan.context.flash_attention is not False
 
     def _with_smaller_cache(self, plan: MemoryPlan) -> MemoryPlan:
         note = (
@@ -217,8 +226,9 @@ class Search:
         )
         return replace(plan, drafter_kv_type=_SMALLER_KV_TYPE, notes=(*plan.notes, note))
 
-    def _with_context(self, plan: MemoryPlan, context: int) -> MemoryPlan:
-        note = f"context {context}: {plan.context} {self._shortage_text(plan)}"
+    def _with_context(self, plan: MemoryPlan, n_ctx: int) -> MemoryPlan:
+        note = f"context {n_ctx}: {plan.context.n_ctx} {self._shortage_text(plan)}"
+        context = replace(plan.context, n_ctx=n_ctx)
         return replace(plan, context=context, notes=(*plan.notes, note))
 
     def _elsewhere(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
@@ -274,33 +284,25 @@ class Search:
 
     def _models(self, plan: MemoryPlan) -> Iterator[tuple[ModelMemory, ContextParams]]:
         """Yield the models of a plan, each with what its context is made with."""
-        request = self._request
-        shared = ContextParams(
-            plan.context,
-            texts=plan.texts,
-            flash_attention=request.flash_attention,
-            kv_type=plan.drafter_kv_type,
-            swa_full=request.swa_full,
-        )
-        yield (
-            self._target(plan),
-            replace(
-                shared,
-                kv_type=request.kv_type,
-                snapshots=plan.snapshots,
-                branches=request.branches,
-                ubatch=plan.ubatch,
-            ),
-        )
+        yield self._target(plan), plan.context
         if not plan.no_drafter:
-            for drafter in request.drafters:
-                yield self._drafter(drafter, plan), shared
+            params = replace(
+                plan.context,
+                kv_type=plan.drafter_kv_type,
+                snapshots=0,
+                branches=0,
+                ubatch=None,
+                rope=UNSCALED,
+            )
+            for drafter in self._request.drafters:
+                yield self._drafter(drafter, plan), params
 
     def _is_hopeless(self, plan: MemoryPlan) -> bool:
         """Whether even asking the library would take too much memory, or is in vain."""
         most = self._free.total
         least = self._least(plan)
-        return max(least / _HOPELESS, _HOPELESS * cell_bytes(plan.context * plan.texts)) > most
+        cells = cell_bytes(plan.context.n_ctx * plan.context.texts)
+        return max(least / _HOPELESS, _HOPELESS * cells) > most
 
     def _least(self, plan: MemoryPlan) -> int:
         return self._matrix_heads_bytes(plan) + sum(
@@ -340,13 +342,14 @@ class Search:
 
     def _largest_context(self, plan: MemoryPlan) -> int:
         """Return the most tokens of context that fit, 0 where none do."""
-        contexts = range(_CONTEXT_STEP, plan.context, _CONTEXT_STEP)
-        fitting = bisect_left(
-            contexts,
-            True,
-            key=lambda context: self._shortage(replace(plan, context=context)) is not None,
-        )
-        return contexts[fitting - 1] if fitting else 0
+        sizes = range(_CONTEXT_STEP, plan.context.n_ctx, _CONTEXT_STEP)
+
+        def lacks(n_ctx: int) -> bool:
+            smaller = replace(plan, context=replace(plan.context, n_ctx=n_ctx))
+            return self._shortage(smaller) is not None
+
+        fitting = bisect_left(sizes, True, key=lacks)
+        return sizes[fitting - 1] if fitting else 0
 
     def _refusal(self, plan: MemoryPlan) -> str:
         """Return why the last plan that was tried does not fit, and what to do."""
@@ -355,7 +358,8 @@ class Search:
         if len(list(self._models(plan))) > 1 or self._matrix_heads_bytes(plan):
             remedy += ", or --draft suffix"
         name = self._request.target.files[0].name
-        return f"{name}: a context of {plan.context} tokens {self._shortage_text(plan)}; {remedy}"
+        n_ctx, shortage = plan.context.n_ctx, self._shortage_text(plan)
+        return f"{name}: a context of {n_ctx} tokens {shortage}; {remedy}"
 
     def _shortage_text(self, plan: MemoryPlan) -> str:
         """Return how much a plan that does not fit needs, and how much is free."""

@@ -2,6 +2,7 @@
 
 from localspec.gguf.facts import Facts
 from localspec.gguf.vocabulary import HeaderVocabulary
+from localspec.llama.context_params import ContextParams
 from localspec.memory.available import free_memory
 from localspec.memory.estimate import DEFAULT_CONTEXT, default_context
 from localspec.memory.plan import best_plan
@@ -97,12 +98,13 @@ def rollback_check(target: Facts, drafter: Facts | None = None) -> Check:
 def memory_check(target: Facts, drafter: Facts, n_ctx: int, *, fixed_context: bool) -> Check:
     """Plan the memory as loading both models does."""
     free = free_memory()
-    plan = best_plan(
-        MemoryRequest(
-            target=target, drafters=(drafter,), context=n_ctx, fixed_context=fixed_context
-        ),
-        free,
+    request = MemoryRequest(
+        target=target,
+        drafters=(drafter,),
+        context=ContextParams(n_ctx),
+        fixed_context=fixed_context,
     )
+    plan = best_plan(request, free)
     if plan.notes and not plan.refusal:
         return Check("memory", CheckResult.HARMLESS, "; ".join(plan.notes))
     needed, total = format_bytes(plan.needed), format_bytes(free.total)

@@ -11,6 +11,7 @@ from localspec.cli.demo_comparison import Comparison
 from localspec.drafters.spec import parse_draft
 from localspec.engine.engine import Engine, load_with
 from localspec.errors import LocalspecError, ModelLoadError
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.loading.config import EngineConfig, RuntimeConfig
@@ -83,7 +84,9 @@ def test_weights_that_are_there_are_not_counted(
 def test_what_has_no_room_where_the_target_is_is_refused(
     target_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moved = plan.MemoryPlan(256, "f16", notes=("all of it is elsewhere",), placement=ON_PROCESSOR)
+    moved = plan.MemoryPlan(
+        ContextParams(256), "f16", notes=("all of it is elsewhere",), placement=ON_PROCESSOR
+    )
     with loaded(target_path, "none") as plain:
         monkeypatch.setattr("localspec.loading.drafter_plan.memory_plan", lambda _: moved)
         with pytest.raises(ModelLoadError, match=r"no room beside another .* is elsewhere"):

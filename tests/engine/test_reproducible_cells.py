@@ -81,7 +81,8 @@ def windowed(request: pytest.FixtureRequest) -> Iterator[KVSequence]:
     """A text of a model with a sliding window, as `--reproducible` keeps it."""
     path = families.target(request.param)
     runtime = RuntimeConfig(threads=1, reproducible=True)
-    with Model(path) as model, runtime.context_for(model, check_generative(path), 2048) as text:
+    params = runtime.context_params(2048)
+    with Model(path) as model, runtime.context_for(model, check_generative(path), params) as text:
         text.set_width(4)
         yield text
 

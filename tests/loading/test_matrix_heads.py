@@ -18,6 +18,7 @@ from localspec.gguf.check import check_drafter, check_generative
 from localspec.gguf.facts import facts_of
 from localspec.gguf.matrix_heads import MEDUSA, MLP, MatrixHead, matrix_head_of
 from localspec.gguf.reader import read_header
+from localspec.llama.context_params import ContextParams
 from localspec.loading.matrix_heads import LoadedMatrixHead, checked_matrix_head
 from localspec.memory.available import HOST, FreeMemory
 from localspec.memory.plan import best_plan
@@ -134,8 +135,8 @@ def test_the_memory_plan_counts_them(tmp_path: Path, target: Path, write: Write)
     path = write(tmp_path / "heads.gguf")
     of, heads = facts_of(target), facts_of(path)
     free = FreeMemory({HOST: 1 << 40})
-    without = best_plan(MemoryRequest(target=of, context=256), free)
-    request = MemoryRequest(target=of, context=256, matrix_heads=(heads,))
+    without = best_plan(MemoryRequest(target=of, context=ContextParams(256)), free)
+    request = MemoryRequest(target=of, context=ContextParams(256), matrix_heads=(heads,))
     assert best_plan(request, free).needed == without.needed + heads.size
     # Without an output matrix, they read the target's a second time.
     borrowing = facts_of(write(tmp_path / "borrowing.gguf", output="target"))

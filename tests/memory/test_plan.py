@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.mtp import write_target
@@ -29,9 +30,14 @@ MIB = 2**20
 
 def request() -> MemoryRequest:
     target, drafter = map(facts_of, PAIR)
+    context = ContextParams(CONTEXT)
     return MemoryRequest(
-        target=target, drafters=(drafter,), context=CONTEXT, placement=ON_PROCESSOR
+        target=target, drafters=(drafter,), context=context, placement=ON_PROCESSOR
     )
+
+
+def with_context(request: MemoryRequest, **changes: Any) -> MemoryRequest:
+    return replace(request, context=replace(request.context, **changes))
 
 
 def needed(
@@ -58,7 +64,9 @@ SMALLER_CACHE = needed(PAIR.target) + needed(PAIR.drafter, kv_type="q8_0")
 @pytest.mark.parametrize("free", [BOTH, 100 * BOTH])
 def test_all_is_kept_where_it_fits(free: int) -> None:
     plan = memory_plan(request(), FreeMemory({HOST: free}))
-    assert plan == MemoryPlan(CONTEXT, "f16", needed=plan.needed, placement=ON_PROCESSOR)
+    assert plan == MemoryPlan(
+        ContextParams(CONTEXT), "f16", needed=plan.needed, placement=ON_PROCESSOR
+    )
     assert plan.needed == pytest.approx(BOTH, rel=0.2)
 
 
@@ -66,17 +74,19 @@ def test_all_is_kept_where_it_fits(free: int) -> None:
 @pytest.mark.parametrize("less", [0, 1])
 def test_there_is_room_for_as_many_texts_as_fit(texts: int, less: int) -> None:
     for_texts = needed(PAIR.target, texts=texts) + needed(PAIR.drafter, texts=texts)
-    plan = memory_plan(replace(request(), texts=4), FreeMemory({HOST: for_texts - less}))
-    assert plan.texts == max(1, texts - less)
+    asked = with_context(request(), texts=4)
+    plan = memory_plan(asked, FreeMemory({HOST: for_texts - less}))
+    assert plan.context.texts == max(1, texts - less)
     # Nothing is given up for a further text, only where not even one fits.
-    assert (plan.context, plan.drafter_kv_type) == (CONTEXT, "q8_0" if texts == less else "f16")
-    ample = memory_plan(replace(request(), texts=4), FreeMemory({HOST: 100 * for_texts}))
-    assert (ample.texts, ample.notes) == (4, ())
+    kept = "q8_0" if texts == less else "f16"
+    assert (plan.context.n_ctx, plan.drafter_kv_type) == (CONTEXT, kept)
+    ample = memory_plan(asked, FreeMemory({HOST: 100 * for_texts}))
+    assert (ample.context.texts, ample.notes) == (4, ())
 
 
 def test_a_drafter_nobody_asked_for_goes_first() -> None:
     plan = memory_plan(replace(request(), optional_drafter=True), FreeMemory({HOST: BOTH - 1}))
-    assert (plan.context, plan.notes) == (CONTEXT, ())
+    assert (plan.context, plan.notes) == (ContextParams(CONTEXT), ())
     assert plan.no_drafter == (
         f"terminal-5m-q4_0.gguf is left out: both would need {format_bytes(BOTH)}, "
         f"and {format_bytes(BOTH - 1)} are free"
@@ -89,17 +99,16 @@ def test_with_heads_inside_their_snapshots_go_too(tmp_path: Path) -> None:
     assert alone < needed(path, 256, snapshots=SNAPSHOTS)
     with_heads = MemoryRequest(
         target=target,
-        context=256,
+        context=ContextParams(256, snapshots=SNAPSHOTS),
         fixed_context=True,
         drafters=(target,),
         optional_drafter=True,
         placement=ON_PROCESSOR,
-        snapshots=SNAPSHOTS,
     )
     plan = memory_plan(with_heads, FreeMemory({HOST: alone}))
-    assert (plan.context, plan.snapshots) == (256, 0)
+    assert plan.context == ContextParams(256)
     assert plan.no_drafter and "is left out" in plan.no_drafter
-    assert memory_plan(with_heads, FreeMemory({HOST: 100 * alone})).snapshots == SNAPSHOTS
+    assert memory_plan(with_heads, FreeMemory({HOST: 100 * alone})).context == with_heads.context
 
 
 @pytest.mark.parametrize("optional", [False, True])
@@ -113,31 +122,30 @@ def test_fewer_snapshots_before_anything_else(
     target = facts_of(path)
     asked = MemoryRequest(
         target=target,
-        context=256,
+        context=ContextParams(256, snapshots=SNAPSHOTS),
         drafters=(target,),
         optional_drafter=optional,
         placement=ON_PROCESSOR,
-        snapshots=SNAPSHOTS,
     )
     # What the whole request takes is told where it does not fit, too.
     too_little = FreeMemory({HOST: needed(path, 256)})
-    both = best_plan(replace(asked, snapshots=fitting), too_little).needed
+    both = best_plan(with_context(asked, snapshots=fitting), too_little).needed
     plan = memory_plan(asked, FreeMemory({HOST: both}))
-    assert (plan.context, plan.no_drafter, plan.snapshots) == (256, None, kept)
+    assert (plan.context, plan.no_drafter) == (ContextParams(256, snapshots=kept), None)
     note = f"drafts of more than {kept} tokens copy the state first: 8 snapshots of it would need"
     assert [each.startswith(note) for each in plan.notes] == ([] if kept == 8 else [True])
 
 
 def test_models_without_states_are_not_asked_for_fewer_snapshots() -> None:
-    asked = replace(request(), snapshots=SNAPSHOTS)
+    asked = with_context(request(), snapshots=SNAPSHOTS)
     plan = memory_plan(asked, FreeMemory({HOST: BOTH - 1}))
-    assert (plan.snapshots, plan.drafter_kv_type) == (SNAPSHOTS, "q8_0")
+    assert (plan.context.snapshots, plan.drafter_kv_type) == (SNAPSHOTS, "q8_0")
     assert len(plan.notes) == 1
 
 
 def test_a_drafter_asked_for_keeps_its_cache_in_fewer_bits() -> None:
     plan = memory_plan(request(), FreeMemory({HOST: BOTH - 1}))
-    assert (plan.context, plan.drafter_kv_type, plan.no_drafter) == (CONTEXT, "q8_0", None)
+    assert (plan.context.n_ctx, plan.drafter_kv_type, plan.no_drafter) == (CONTEXT, "q8_0", None)
     assert [note.partition(",")[0] for note in plan.notes] == [
         "the drafter's cache is kept as q8_0"
     ]
@@ -147,18 +155,18 @@ def test_then_the_context_shrinks_to_what_just_fits() -> None:
     free = SMALLER_CACHE - 1
     plan = memory_plan(request(), FreeMemory({HOST: free}))
     assert plan.drafter_kv_type == "q8_0"
-    assert plan.notes[-1].startswith(f"context {plan.context}: {CONTEXT} would need ")
+    assert plan.notes[-1].startswith(f"context {plan.context.n_ctx}: {CONTEXT} would need ")
     fits, more = (
         needed(PAIR.target, context) + needed(PAIR.drafter, context, "q8_0")
-        for context in (plan.context, plan.context + 256)
+        for context in (plan.context.n_ctx, plan.context.n_ctx + 256)
     )
     assert fits <= free < more
 
 
 def test_without_flash_attention_no_cache_can_be_kept_in_fewer_bits() -> None:
-    plan = memory_plan(replace(request(), flash_attention=False), FreeMemory({HOST: BOTH}))
+    plan = memory_plan(with_context(request(), flash_attention=False), FreeMemory({HOST: BOTH}))
     assert plan.drafter_kv_type == "f16"
-    assert plan.context < CONTEXT
+    assert plan.context.n_ctx < CONTEXT
 
 
 def test_a_context_that_was_named_is_refused_with_the_largest_that_fits() -> None:
@@ -167,15 +175,15 @@ def test_a_context_that_was_named_is_refused_with_the_largest_that_fits() -> Non
     with pytest.raises(ModelLoadError, match=r"8192 tokens would need .* try --ctx \d+$") as error:
         memory_plan(named, free)
     largest = int(str(error.value).rpartition(" ")[2])
-    assert memory_plan(replace(named, context=largest), free).context == largest
+    assert memory_plan(with_context(named, n_ctx=largest), free).context.n_ctx == largest
     with pytest.raises(ModelLoadError, match=f"try --ctx {largest}$"):
-        memory_plan(replace(named, context=largest + 256), free)
+        memory_plan(with_context(named, n_ctx=largest + 256), free)
 
 
 @pytest.mark.parametrize("context", [CONTEXT, 2**31 - 1])
 @pytest.mark.parametrize("free", [0, MIB])
 def test_where_nothing_fits_it_is_said_and_no_memory_is_tried(context: int, free: int) -> None:
-    hopeless = replace(request(), context=context, fixed_context=True)
+    hopeless = with_context(replace(request(), fixed_context=True), n_ctx=context)
     with pytest.raises(ModelLoadError, match=r"try a smaller quantisation, or --draft suffix$"):
         memory_plan(hopeless, FreeMemory({HOST: free}))
 

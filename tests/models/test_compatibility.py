@@ -8,6 +8,7 @@ from fakes.vocabularies import words, write_model
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.facts import facts_of
+from localspec.llama.context_params import ContextParams
 from localspec.memory.available import HOST, FreeMemory
 from localspec.memory.plan import memory_plan
 from localspec.memory.request import MemoryRequest
@@ -85,7 +86,7 @@ def test_memory_is_short_for_a_pair_when_it_is_for_loading(
     request = MemoryRequest(
         target=target,
         drafters=(drafter,),
-        context=context or target.header.context_length or 0,
+        context=ContextParams(context or target.header.context_length or 0),
         fixed_context=context is not None,
     )
     try:

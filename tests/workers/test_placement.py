@@ -171,13 +171,15 @@ def planned(
     unified: tuple[str, ...] = (),
     *,
     lends: bool = False,
+    context: int = 1024,
+    ubatch: int | None = None,
     **request: Any,
 ) -> MemoryPlan:
     """What is planned for the bundled pair on the first device, or for another target."""
     usual = {
         "target": facts_of(PAIR.target),
         "drafters": (facts_of(Path(DRAFTER)),),
-        "context": 1024,
+        "context": ContextParams(context, ubatch=ubatch),
         "fixed_context": True,
         "placement": Placement(devices=devices),
     }
@@ -236,24 +238,24 @@ def test_a_long_context_that_nobody_asked_for_moves_nothing_to_the_processor(
         return planned(devices, {HOST: AMPLE, first: free}, **(usual | changes))
 
     plan = plan_with(needed(5120, target, drafter))
-    assert (plan.context, plan.drafter_placement) == (5120, None)
+    assert (plan.context.n_ctx, plan.drafter_placement) == (5120, None)
     assert plan.placement.is_on_devices and not plan.no_drafter
     [note] = plan.notes
     assert note.startswith("context 5120: 8192 would need ")
     # Without a drafter, and where only the target fits.
-    assert plan_with(needed(5120, target), drafters=()).context == 5120
+    assert plan_with(needed(5120, target), drafters=()).context.n_ctx == 5120
     plan = plan_with(needed(5120, target))
-    assert (plan.context, plan.drafter_placement) == (5120, ON_PROCESSOR)
+    assert (plan.context.n_ctx, plan.drafter_placement) == (5120, ON_PROCESSOR)
     assert plan.placement.is_on_devices
     plan = plan_with(needed(5120, target), drafters=(head := facts_of(EAGLE3),))
     assert not plan.placement.is_on_devices
     plan = plan_with(needed(5120, target), drafters=(head,), optional_drafter=True)
-    assert plan.no_drafter and (plan.context, plan.placement.is_on_devices) == (5120, True)
+    assert plan.no_drafter and (plan.context.n_ctx, plan.placement.is_on_devices) == (5120, True)
     # What the user asked for stays, and less than 4,096 is not worth it.
     both = needed(5120, target, drafter)
     assert plan_with(both, fixed_context=True).drafter_placement == ON_PROCESSOR
     plan = plan_with(needed(3840, target), drafters=())
-    assert plan.context == 8192 and not plan.placement.is_on_devices
+    assert plan.context.n_ctx == 8192 and not plan.placement.is_on_devices
 
 
 def test_a_head_takes_memory_where_it_is(devices: tuple[str, str]) -> None:
@@ -328,21 +330,21 @@ def test_prompts_are_read_in_wider_passes_where_experts_are_copied_to_a_gpu(
         return planned(devices, {HOST: AMPLE, first: free}, **(usual | changes))
 
     assert room(1, 2048) > room(1, None)
-    assert plan_with(AMPLE, 1).ubatch is None, "a worker has no weights in this main memory"
+    assert plan_with(AMPLE, 1).context.ubatch is None, "a worker has no weights in this main memory"
     monkeypatch.setattr(search, "names_of", lambda _place: ["CUDA0"])
-    assert plan_with(AMPLE).ubatch is None, "all experts are there"
-    assert plan_with(AMPLE, 1).ubatch == 2048
-    assert plan_with(room(1, 2048), 1).ubatch == 2048
-    assert plan_with(room(1, 2048) - 1, 1).ubatch == 512
-    assert plan_with(AMPLE, 1, ubatch=1024).ubatch == 1024, "it was named"
+    assert plan_with(AMPLE).context.ubatch is None, "all experts are there"
+    assert plan_with(AMPLE, 1).context.ubatch == 2048
+    assert plan_with(room(1, 2048), 1).context.ubatch == 2048
+    assert plan_with(room(1, 2048) - 1, 1).context.ubatch == 512
+    assert plan_with(AMPLE, 1, ubatch=1024).context.ubatch == 1024, "it was named"
     # One layer more makes room where the plan has chosen how many there are.
     monkeypatch.setattr(search, "layers_of", lambda _header: 3)
     tight = plan_with(room(1, None))
-    assert (tight.placement.cpu_moe, tight.ubatch) == (1, 512)
+    assert (tight.placement.cpu_moe, tight.context.ubatch) == (1, 512)
     monkeypatch.setattr(search, "_WIDE_PASS", 513)
     assert room(2, 513) < room(1, None), "otherwise this shows nothing"
     tight = plan_with(room(1, None))
-    assert (tight.placement.cpu_moe, tight.ubatch) == (2, 513)
+    assert (tight.placement.cpu_moe, tight.context.ubatch) == (2, 513)
     assert "the experts of 2 layers on the processor" in tight.notes[0]
 
 
@@ -354,10 +356,10 @@ def test_what_shares_main_memory_is_not_moved_into_it(devices: tuple[str, str]) 
     options = {"placement": here, "context": 4096, "fixed_context": False}
     room = {HOST: both, first: AMPLE}
     separate = planned(devices, room, **options)
-    assert (separate.context, separate.notes) == (4096, ())
+    assert (separate.context.n_ctx, separate.notes) == (4096, ())
     shared = planned(devices, {**room, first: both}, unified=(first,), **options)
     assert shared.placement == here and shared.drafter_placement is None
-    assert 512 < shared.context < 4096
+    assert 512 < shared.context.n_ctx < 4096
     assert shared.drafter_kv_type == "q8_0"
     assert f"of main memory, {first} included" in shared.notes[-1]
     # What the GPU itself has no room for still goes to the processor.
@@ -374,7 +376,7 @@ def test_what_a_gpu_may_use_of_main_memory_and_others_hold_is_said(
     both = planned(devices, {HOST: AMPLE, first: AMPLE}, **options).needed
     lent = {HOST: both - 1, first: AMPLE}
     plan = planned(devices, lent, unified=(first,), lends=True, **options)
-    assert (plan.context, plan.drafter_kv_type) == (1024, "f16")
+    assert (plan.context.n_ctx, plan.drafter_kv_type) == (1024, "f16")
     (note,) = plan.notes
     needed, there = map(format_bytes, (both, both - 1))
     assert f"{needed} of main memory are needed, and {there} are free" in note

@@ -123,7 +123,9 @@ def test_the_memory_plan_knows_the_workers(workers: list[str]) -> None:
     model.close()
     assert all(needed[each] > facts.size / 4 for each in workers)
     placement = Placement(gpu_layers=-1, rpc=tuple(workers))
-    request = MemoryRequest(target=facts, context=512, fixed_context=True, placement=placement)
+    request = MemoryRequest(
+        target=facts, context=ContextParams(512), fixed_context=True, placement=placement
+    )
     plan = best_plan(request, FreeMemory({**free.by_device, workers[1]: 2**20}))
     assert plan.refusal and f"on {workers[1]}, and 1.0 MB are free" in plan.refusal
 
