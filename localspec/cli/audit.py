@@ -20,7 +20,7 @@ from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt
 from localspec.cli.settings import on_command_line
 from localspec.conversation.reasoned_text import INSERTED, ReasonedText
-from localspec.engine.audit import Divergence, Recorded, Report, audit
+from localspec.engine.audit import AuditReport, Divergence, Recorded, audit
 from localspec.engine.engine import load
 from localspec.engine.recipe import Recipe
 from localspec.errors import ExactnessError, InvalidValueError
@@ -159,7 +159,7 @@ def _recorded(record: Mapping[str, Any]) -> Recorded:
     )
 
 
-def _report_text(report: Report, names: Mapping[int, str]) -> str:
+def _report_text(report: AuditReport, names: Mapping[int, str]) -> str:
     lines = [
         f"{each.verdict}: token {each.index} is {names[each.recorded]!r}, plain decoding draws "
         f"{names[each.plain]!r}; {_gap_text(each, report)}"
@@ -176,13 +176,13 @@ def _report_text(report: Report, names: Mapping[int, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _gap_text(divergence: Divergence, report: Report) -> str:
+def _gap_text(divergence: Divergence, report: AuditReport) -> str:
     if math.isinf(divergence.gap):
         return "its filters leave the former out"
     return f"gap {divergence.gap:.2g}, a tie is up to {report.tolerance:.2g}"
 
 
-def _report_record(report: Report) -> dict[str, Any]:
+def _report_record(report: AuditReport) -> dict[str, Any]:
     return {
         "tokens": report.tokens,
         "same_text": report.same_text,

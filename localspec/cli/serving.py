@@ -15,7 +15,7 @@ from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.memory.available import free_memory
 from localspec.models.pair_finder import pair_of
 from localspec.sampling.params import SamplingParams
-from localspec.server.child import Report
+from localspec.server.child import StatusReporter
 from localspec.server.client_setup import CLIENTS, claude_code_variables, key_shown
 from localspec.server.kept_states import KeptStates
 from localspec.server.log import show_log
@@ -27,15 +27,15 @@ from localspec.server.slot_pool import SlotPool
 _QUICK_SECONDS = 2.0
 
 
-def serve_model(asked: ServeRequest, report: Report, memory_faults: int) -> int:
+def serve_model(asked: ServeRequest, reporter: StatusReporter, memory_faults: int) -> int:
     """Serve until a signal ends it; return the exit code. The function of a Job."""
     show_log_as_notes()
     show_log(as_json=asked.json_logs)
-    library.tell_errors(report.error)
-    return explaining_errors(lambda: _serve(asked, report, memory_faults))
+    library.tell_errors(reporter.error)
+    return explaining_errors(lambda: _serve(asked, reporter, memory_faults))
 
 
-def _serve(asked: ServeRequest, report: Report, memory_faults: int) -> None:
+def _serve(asked: ServeRequest, reporter: StatusReporter, memory_faults: int) -> None:
     output = Output(color=False)
     opened = listen(asked.address)
 
@@ -43,11 +43,11 @@ def _serve(asked: ServeRequest, report: Report, memory_faults: int) -> None:
         service = _loaded(asked, memory_faults)
         with suppress(LocalspecError):  # a worker that is away just now
             memory = free_memory(service.engine.model.placement)
-            report.placed(on_gpus=memory.spares_main_memory)
+            reporter.placed(on_gpus=memory.spares_main_memory)
         return service
 
     def ready(service: Service) -> None:
-        report.ready()
+        reporter.ready()
         for line in _greeting(service, asked):
             output.note(line)
 
@@ -57,7 +57,7 @@ def _serve(asked: ServeRequest, report: Report, memory_faults: int) -> None:
             asked.address,
             opened,
             ready=ready,
-            signalled=report.signalled,
+            signalled=reporter.signalled,
             progress=_LoadingNotes(output, asked.address.url),
         )
     except ModelNotFoundError as error:

@@ -47,8 +47,8 @@ class Divergence:
     token of plain decoding. gap: the plain token's score (logit / temperature + noise) minus the
     recorded token's; infinite if plain decoding's filters leave the latter out. verdict: NUMERIC if
     the logits of the repeated pass give the recorded token, or plain decoding's do when none is
-    changed by more than `Report.largest_difference` (as far as it is known by then, where there are
-    many divergences); else BUG.
+    changed by more than `AuditReport.largest_difference` (as far as it is known by then, where
+    there are many divergences); else BUG.
     """
 
     index: int
@@ -59,7 +59,7 @@ class Divergence:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AuditReport:
     """The result of an audit.
 
     tokens: the number of scored tokens. same_text: whether each token had to be the one that the
@@ -118,7 +118,7 @@ class _Scored:
         return replace(self, plain=self.plain.copy(), stepped=self.stepped.copy())
 
 
-def audit(engine: Engine, recorded: Recorded) -> Report:
+def audit(engine: Engine, recorded: Recorded) -> AuditReport:
     """Score a recorded text again with the engine's target.
 
     Under the rules `token` and `block` a seed does not give one text, so the audit only checks that
@@ -150,7 +150,7 @@ def audit(engine: Engine, recorded: Recorded) -> Report:
                 break  # after this token the grammar allows none, so nothing can be checked
     divergences += (judge.divergence(each, difference) for each in unjudged)
     tolerance = 2 * difference / (sampler.params.temperature or 1.0)
-    return Report(scored_tokens, same_text, difference, tolerance, divergences)
+    return AuditReport(scored_tokens, same_text, difference, tolerance, divergences)
 
 
 def _score_again(

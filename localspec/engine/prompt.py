@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any, cast
 
-from localspec.engine.messages import as_texts
+from localspec.engine.chat_messages import as_texts
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.llama.chat_template import Message, render

@@ -19,7 +19,7 @@ from localspec.hub.cache_layout import (
 from localspec.hub.listing import RemoteModel
 from localspec.hub.retry import SILENCE, Arrivals
 from localspec.hub.store import hub_cache
-from localspec.hub.transfer import Report, Transfer, TransferState, TransferStopped
+from localspec.hub.transfer import ProgressCallback, Transfer, TransferState, TransferStopped
 from localspec.utils.format import format_bytes
 
 _CONNECTIONS = 4
@@ -160,7 +160,7 @@ class _Workers:
                     self._messages.put(error)
                     return
 
-    def _reporter(self, cached: CachedFile) -> Report:
+    def _reporter(self, cached: CachedFile) -> ProgressCallback:
         """Return the `report` of a file's transfer, which drops most reports of chunks."""
         file, repository = cached.file, str(cached.model.repository)
         last: tuple[TransferState, float] = ("waiting", 0.0)

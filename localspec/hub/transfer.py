@@ -28,7 +28,7 @@ from localspec.hub.retry import Arrivals, UnreachableError, WrongAnswer, retry_d
 # Asking: the server has sent nothing yet; silent: nothing for some seconds. Waiting is for the lock
 # of another process, or for the next attempt.
 TransferState = Literal["asking", "waiting", "silent", "fetching", "checking", "done"]
-Report = Callable[[TransferState, int, str], None]
+ProgressCallback = Callable[[TransferState, int, str], None]
 # Bytes per request: the Hub's storage sends no answer above 50 GB.
 MAX_REQUEST_BYTES = 40_000_000_000
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-")
@@ -48,7 +48,7 @@ class Transfer:
     def __init__(
         self,
         cached: CachedFile,
-        report: Report,
+        report: ProgressCallback,
         stop: Event,
         arrivals: Arrivals,
     ) -> None:

@@ -18,8 +18,8 @@ from localspec.loading.drafter_finder import (
     with_own_drafter,
 )
 from localspec.memory.available import HOST, free_memory
+from localspec.memory.memory_plan import memory_plan
 from localspec.memory.model_memory import ModelMemory
-from localspec.memory.plan import memory_plan
 from localspec.memory.request import MemoryPlan, MemoryRequest
 
 

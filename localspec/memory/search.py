@@ -1,4 +1,4 @@
-"""Search: finds the first plan that fits, in the order that `plan` tells."""
+"""Search: finds the first plan that fits, in the order that `memory_plan` tells."""
 
 from bisect import bisect_left
 from collections import Counter

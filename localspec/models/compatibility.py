@@ -5,7 +5,7 @@ from localspec.gguf.vocabulary import HeaderVocabulary
 from localspec.llama.context_params import ContextParams
 from localspec.memory.available import free_memory
 from localspec.memory.estimate import DEFAULT_CONTEXT, default_context
-from localspec.memory.plan import best_plan
+from localspec.memory.memory_plan import best_plan
 from localspec.memory.request import MemoryRequest
 from localspec.models.speed_up import bytes_read
 from localspec.models.vocabulary_match import (

@@ -6,17 +6,17 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from secrets import token_hex
 from typing import Any
 
-from localspec.server.asked import Asked
 from localspec.server.chat import Chat
 from localspec.server.chat_prompt import CONTINUE
 from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import event_line
 from localspec.server.fields import Fields
-from localspec.server.messages import part_text, require_readable, require_said
 from localspec.server.metrics import speculation
 from localspec.server.options import EFFORTS, most_tokens, refuse
 from localspec.server.reply import Reply
 from localspec.server.service import Service
+from localspec.server.template_messages import part_text, require_readable, require_said
+from localspec.server.text_request import TextRequest
 from localspec.server.thinking import Effort
 from localspec.server.tool_calls import Arguments, CallBegun, Event, Reasoning, Text
 from localspec.server.tool_use import anthropic_tools
@@ -230,7 +230,7 @@ def _parsed(text: str) -> JSON:
     return found if isinstance(found, dict) else {}
 
 
-def _continues(asked: Asked) -> bool:
+def _continues(asked: TextRequest) -> bool:
     """Whether the answer goes on with a text, whose spaces are a part of it."""
     return bool(asked.continued) and not asked.thinking
 

@@ -131,7 +131,7 @@ async def _responses(request: Request) -> Response:
     stored: StoredResponses = request.app.state.stored
     asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
     if body.flag("stream"):
-        answer = openai_responses.Answer(asked, service)
+        answer = openai_responses.ResponseBuilder(asked, service)
         lines = openai_responses.events(asked, service, stored, answer)
         return await event_stream(request, lines, heartbeat=answer.heartbeat)
     work = openai_responses.complete(asked, service, stored)

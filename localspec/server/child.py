@@ -50,7 +50,7 @@ _WISHES = {
 _OWN_LINE = re.compile(r'\d{4}-\d\d-\d\d |\{"time"|localspec: (?!error: )')
 
 
-class Report:
+class StatusReporter:
     """In the child: tells the parent what it is at. Any thread may."""
 
     def __init__(self, channel: IO[str]) -> None:
@@ -92,17 +92,17 @@ class Job:
     """What a child does; it can be pickled.
 
     function: as "module:name", since the parent, which lives as long, need not import it. It serves
-    until the end and returns the exit code, and gets the request, a Report, and how many processes
-    before this one have ended for lack of memory.
+    until the end and returns the exit code, and gets the request, a StatusReporter, and how many
+    processes before this one have ended for lack of memory.
     """
 
     function: str
     request: object
 
-    def do(self, report: Report, memory_faults: int) -> int:
+    def do(self, reporter: StatusReporter, memory_faults: int) -> int:
         """Call the function."""
         module, _, name = self.function.partition(":")
-        code: int = getattr(import_module(module), name)(self.request, report, memory_faults)
+        code: int = getattr(import_module(module), name)(self.request, reporter, memory_faults)
         return code
 
 
@@ -112,7 +112,7 @@ class ServerExit(ChildExit):
 
     output: the errors that the library has logged at last. errors: what it wrote on standard error
     at last, without the server's own log. ready: whether it had become ready. is_wanted: whether it
-    has said that it ends, or got a signal that asks for it. on_gpus: as in Report.
+    has said that it ends, or got a signal that asks for it. on_gpus: as in StatusReporter.
     """
 
     ready: bool = False
@@ -301,17 +301,17 @@ def _take_interrupts() -> None:
 
 def main() -> None:
     """In the child: do the job."""
-    report = Report(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    reporter = StatusReporter(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     # What anything prints belongs to the log.
     os.dup2(2, 1)
     _take_interrupts()
-    report.begun()
+    reporter.begun()
     job, memory_faults = pickle.load(sys.stdin.buffer)
     end_with_parent()
     try:
-        sys.exit(job.do(report, memory_faults))
+        sys.exit(job.do(reporter, memory_faults))
     finally:
-        report.ended()
+        reporter.ended()
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ import localspec
 from localspec.errors import WorkerError
 from localspec.server.errors import ApiError
 from localspec.server.exchange import JsonAnswer, body_of, service_of
-from localspec.server.messages import messages_of
 from localspec.server.metrics import timings
 from localspec.server.openai_chat import template_options
 from localspec.server.service import Service
+from localspec.server.template_messages import messages_of
 
 # The most of one request to /tokenize and /detokenize, which take seconds.
 _MOST_CHARACTERS, _MOST_TOKENS = 1 << 20, 1 << 16

@@ -10,7 +10,6 @@ from typing import Any
 from localspec.engine.generation import Token
 from localspec.generation_config import GenerationConfig
 from localspec.sampling.request_members import request_members
-from localspec.server.asked import Asked
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
@@ -20,6 +19,7 @@ from localspec.server.options import most_tokens
 from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
+from localspec.server.text_request import TextRequest
 
 _STOP_TYPES = {"eos": "eos", "stop": "word"}
 _MOST_PROBABILITIES = 100
@@ -92,7 +92,7 @@ class NativeAnswer:
     def __init__(
         self,
         form: Form,
-        prompts: Sequence[Asked],
+        prompts: Sequence[TextRequest],
         service: Service,
         *,
         choices: int,

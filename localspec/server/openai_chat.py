@@ -11,7 +11,6 @@ from localspec.server.chat import Chat
 from localspec.server.chat_prompt import CONTINUE, REQUIRED, can_continue
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
-from localspec.server.messages import messages_of
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import asks_for_usage, choices_of, finish_reason, merged, usage
@@ -19,6 +18,7 @@ from localspec.server.options import most_tokens, refuse
 from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
+from localspec.server.template_messages import messages_of
 from localspec.server.thinking import thinking_options
 from localspec.server.thinking_budget import thinking_budget
 from localspec.server.tool_calls import Arguments, CallBegun, Event

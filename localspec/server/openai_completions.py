@@ -8,7 +8,6 @@ from secrets import token_hex
 from typing import Any
 
 from localspec.generation_config import GenerationConfig
-from localspec.server.asked import Asked
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
@@ -25,6 +24,7 @@ from localspec.server.options import most_tokens, refuse
 from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Reply
 from localspec.server.service import Service
+from localspec.server.text_request import TextRequest
 from localspec.server.thinking_budget import refuse_budget
 
 # Where no number is given: OpenAI's 16 cuts most texts, and the context may be large.
@@ -161,7 +161,7 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
         yield {**head, "choices": [], **more}
 
 
-async def _asked(request: CompletionRequest, service: Service) -> list[Asked]:
+async def _asked(request: CompletionRequest, service: Service) -> list[TextRequest]:
     """What each prompt asks; all are read before the first is written."""
     try:
         return [

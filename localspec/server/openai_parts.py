@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
-from localspec.server.asked import Asked
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.reply import Delta, Reply, with_seed
 from localspec.server.service import Service
+from localspec.server.text_request import TextRequest
 
 _MOST_CHOICES = 16
 _MOST_PROMPTS = 64
@@ -44,7 +44,7 @@ def finish_reason(reply: Reply, *, calls: bool = False) -> str:
 
 
 async def merged(
-    service: Service, prompts: Sequence[Asked], choices: int, *, shows_progress: bool = False
+    service: Service, prompts: Sequence[TextRequest], choices: int, *, shows_progress: bool = False
 ) -> AsyncGenerator[tuple[int, Reply, Delta | None]]:
     """The deltas of all texts as they come: (number, reply, delta); None ends a text.
 

@@ -112,7 +112,7 @@ def _template_options(body: Fields) -> Mapping[str, Any]:
     return {"reasoning_effort": Effort(effort), "enable_thinking": effort != "none"}
 
 
-class Answer:
+class ResponseBuilder:
     """An answer as it grows: its items, and the events that say so."""
 
     def __init__(self, request: ResponsesRequest, service: Service) -> None:
@@ -296,7 +296,9 @@ class Answer:
 async def complete(request: ResponsesRequest, service: Service, stored: StoredResponses) -> JSON:
     """The whole answer."""
     last: JSON = {}
-    async with aclosing(_lines(request, service, stored, Answer(request, service))) as lines:
+    async with aclosing(
+        _lines(request, service, stored, ResponseBuilder(request, service))
+    ) as lines:
         async for _, body in lines:
             last = body
     whole: JSON = last["response"]
@@ -304,7 +306,7 @@ async def complete(request: ResponsesRequest, service: Service, stored: StoredRe
 
 
 async def events(
-    request: ResponsesRequest, service: Service, stored: StoredResponses, answer: Answer
+    request: ResponsesRequest, service: Service, stored: StoredResponses, answer: ResponseBuilder
 ) -> AsyncGenerator[str]:
     """The answer as lines of text/event-stream."""
     try:
@@ -319,7 +321,7 @@ async def events(
 
 
 async def _lines(
-    request: ResponsesRequest, service: Service, stored: StoredResponses, answer: Answer
+    request: ResponsesRequest, service: Service, stored: StoredResponses, answer: ResponseBuilder
 ) -> AsyncGenerator[Line]:
     asked = await service.chat(request.chat)
     async with service.reply(asked) as reply:

@@ -14,8 +14,8 @@ from localspec.engine.generation import Generation, StopReason, Token
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig
 from localspec.llama.model import Model
-from localspec.server.asked import Asked
 from localspec.server.prompt_progress import PromptProgress, prompt_progress
+from localspec.server.text_request import TextRequest
 from localspec.server.tool_calls import CallEnded, Event, Reasoning, ReasoningCalls, Text
 from localspec.stats import Stats
 
@@ -52,7 +52,7 @@ class Reply:
     """
 
     def __init__(
-        self, slot: Slot, asked: Asked, stopped: Callable[[], bool], *, number: int = 0
+        self, slot: Slot, asked: TextRequest, stopped: Callable[[], bool], *, number: int = 0
     ) -> None:
         self.asked = asked
         self.number = number
@@ -240,7 +240,7 @@ class Reply:
         return events
 
 
-def with_seed(asked: Asked, number: int) -> Asked:
+def with_seed(asked: TextRequest, number: int) -> TextRequest:
     """The same request for the choice of this number, from 0, which has a seed of its own."""
     if not number:
         return asked

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from localspec.server.fields import Fields
-from localspec.server.messages import part_text, require_readable, require_said, text_of
 from localspec.server.stored_responses import StoredResponses
+from localspec.server.template_messages import part_text, require_readable, require_said, text_of
 from localspec.server.tool_names import ToolNames
 
 log = logging.getLogger("localspec.server")

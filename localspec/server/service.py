@@ -23,7 +23,6 @@ from localspec.engine.prompt import (
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.llama.grammar import Grammar, special_tokens
-from localspec.server.asked import Asked
 from localspec.server.chat import Chat
 from localspec.server.chat_prompt import CONTINUE, REQUIRED, ChatPrompt, chat_prompt
 from localspec.server.errors import ApiError, too_long
@@ -34,6 +33,7 @@ from localspec.server.options import settings_of
 from localspec.server.reply import Reply
 from localspec.server.slot_pool import SlotPool
 from localspec.server.text_log import facts_of, line_of
+from localspec.server.text_request import TextRequest
 from localspec.server.thinking_budget import NO_BUDGET
 from localspec.server.tool_calls import (
     Family,
@@ -133,7 +133,7 @@ class Service:
         """The settings that a body asks for, as `options.settings_of`. Raises ApiError."""
         return settings_of(body, self.usual, self.tokens, **given)
 
-    async def chat(self, chat: Chat, *, must_fit: bool = True) -> Asked:
+    async def chat(self, chat: Chat, *, must_fit: bool = True) -> TextRequest:
         """A request to answer these messages. Raises InvalidValueError.
 
         must_fit: whether a prompt that is longer than the context is refused.
@@ -180,7 +180,7 @@ class Service:
                 await self._prepare(behind)
                 answer_grammar = behind.grammar
         await self._prepare(settings)
-        asked = Asked(
+        asked = TextRequest(
             prompt,
             settings,
             None if has_reasoned else tags,
@@ -288,7 +288,7 @@ class Service:
 
     async def continuation(
         self, prompt: str | Sequence[int], settings: GenerationConfig, *, suffix: str | None = None
-    ) -> Asked:
+    ) -> TextRequest:
         """A request to continue a text or token ids. Raises InvalidValueError.
 
         suffix: what follows; the model then writes what belongs between the two.
@@ -308,7 +308,7 @@ class Service:
             return self._fitting(fim_prompt(model, ahead, suffix))
 
         await self._prepare(settings)
-        return Asked(tuple(await asyncio.to_thread(tokens)), settings)
+        return TextRequest(tuple(await asyncio.to_thread(tokens)), settings)
 
     async def infill(
         self,
@@ -318,7 +318,7 @@ class Service:
         *,
         written: str,
         snippets: Sequence[Snippet],
-    ) -> Asked:
+    ) -> TextRequest:
         """A request to fill a gap; the arguments are those of `infill_prompt`."""
         texts = [prefix, suffix, written, *(each.text for each in snippets)]
         self._require_short(sum(map(len, texts)))
@@ -335,12 +335,12 @@ class Service:
             )
             return self._fitting(found)
 
-        asked = Asked(tuple(await asyncio.to_thread(tokens)), settings)
+        asked = TextRequest(tuple(await asyncio.to_thread(tokens)), settings)
         await self._prepare(settings)
         return asked
 
     @asynccontextmanager
-    async def reply(self, asked: Asked, *, is_choice: bool = False) -> AsyncIterator[Reply]:
+    async def reply(self, asked: TextRequest, *, is_choice: bool = False) -> AsyncIterator[Reply]:
         """The reply to a request, on a slot, as soon as one is free; it ends with the `with`.
 
         is_choice: whether it is a further choice of a request that has been taken.

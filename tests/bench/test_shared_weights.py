@@ -15,8 +15,8 @@ from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.loading.config import EngineConfig, RuntimeConfig
-from localspec.memory import plan
 from localspec.memory.available import HOST, FreeMemory
+from localspec.memory.request import MemoryPlan
 
 PROMPT = "def fibonacci(n):"
 TASKS = [Task("code", 1, PROMPT)]
@@ -74,7 +74,7 @@ def test_weights_that_are_there_are_not_counted(
     with loaded(target_path, "none") as plain:
         # Room for the caches and a draft model, not for the target beside them.
         free = FreeMemory({HOST: 2 * size})
-        monkeypatch.setattr(plan, "free_memory", lambda *_: free)
+        monkeypatch.setattr("localspec.memory.memory_plan.free_memory", lambda *_: free)
         with pytest.raises(ModelLoadError, match="would need"):
             loaded(target_path, str(drafter_path))
         with loaded(target_path, str(drafter_path), plain.model) as engine:
@@ -84,7 +84,7 @@ def test_weights_that_are_there_are_not_counted(
 def test_what_has_no_room_where_the_target_is_is_refused(
     target_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moved = plan.MemoryPlan(
+    moved = MemoryPlan(
         ContextParams(256), "f16", notes=("all of it is elsewhere",), placement=ON_PROCESSOR
     )
     with loaded(target_path, "none") as plain:

@@ -22,8 +22,8 @@ from localspec.engine.prompt import Chat
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
-from localspec.server.asked import Asked
 from localspec.server.reply import Reply
+from localspec.server.text_request import TextRequest
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.rules import RULES
 from localspec.stats import Stats
@@ -185,7 +185,7 @@ def replied(reasoned: ReasonedText) -> tuple[Reply, tuple[str, str]]:
     """What the server replies to the same request, and its text: reasoning and answer."""
     engine, settings = reasoned._engine, reasoned.settings
     prompt, budget = tuple(reasoned.prompt), reasoned.budget
-    asked = Asked(prompt, settings, THINK, True, thinking_budget=budget)
+    asked = TextRequest(prompt, settings, THINK, True, thinking_budget=budget)
     reply = Reply(engine.slot, asked, lambda: False)
 
     async def read() -> tuple[str, str]:

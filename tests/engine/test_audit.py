@@ -15,7 +15,7 @@ from fakes.pycode import load
 from localspec.control.fixed_depth import FixedDepth
 from localspec.engine import audit as audit_module
 from localspec.engine import recipe as recipe_module
-from localspec.engine.audit import Recorded, Report, audit
+from localspec.engine.audit import AuditReport, Recorded, audit
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Generation, Result
 from localspec.engine.recipe import Recipe, _options
@@ -169,7 +169,7 @@ def shaken(
     order: int = 0,
     touch: Callable[[Recorded], Recorded] = lambda text: text,
     **options: object,
-) -> list[Report]:
+) -> list[AuditReport]:
     """Texts generated on shaky logits, audited on logits as shaky.
 
     padded: passes are of 1, 3, 5 or 7 rows. order: of the audit's cells; those of the texts are in

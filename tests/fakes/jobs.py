@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.server.child import Report
+from localspec.server.child import StatusReporter
 
 
-def do(request: "Faulty | Patient", report: Report, memory_faults: int) -> int:
+def do(request: "Faulty | Patient", reporter: StatusReporter, memory_faults: int) -> int:
     """The function of these jobs."""
-    return request(report, memory_faults)
+    return request(reporter, memory_faults)
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Faulty:
 
     runs: a file that gets a line per run: what it was told. ready: how many runs become ready.
     written, logged: said before the end, on standard error and as the library's error. failed: the
-    runs that end with an error, and code 5. on_gpus: as in Report.
+    runs that end with an error, and code 5. on_gpus: as in StatusReporter.
     """
 
     runs: Path
@@ -33,19 +33,19 @@ class Faulty:
     failed: tuple[int, ...] = ()
     on_gpus: bool = False
 
-    def __call__(self, report: Report, memory_faults: int) -> int:
+    def __call__(self, reporter: StatusReporter, memory_faults: int) -> int:
         with self.runs.open("a") as file:
             file.write(f"{memory_faults}\n")
         number = len(self.runs.read_text().splitlines())
         if number in self.failed:
             return 5
         if number <= self.ready:
-            report.placed(on_gpus=self.on_gpus)
-            report.ready()
+            reporter.placed(on_gpus=self.on_gpus)
+            reporter.ready()
         if number > self.faults:
             return self.code
         if self.logged:
-            report.error(self.logged)
+            reporter.error(self.logged)
         # As a driver may print it.
         os.write(1, b"printed by a driver\n")
         os.write(2, self.written.encode())
@@ -66,17 +66,17 @@ class Patient:
     found: Path
     ready: bool = True
 
-    def __call__(self, report: Report, _memory_faults: int) -> int:
+    def __call__(self, reporter: StatusReporter, _memory_faults: int) -> int:
         counted: list[int] = []
 
         def handle(sent: int, _frame: object) -> None:
             counted.append(sent)
-            report.signalled()
+            reporter.signalled()
 
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, handle)
         if self.ready:
-            report.ready()
+            reporter.ready()
         self.found.write_text(f"{os.getpid()}\n")
         while not counted:
             time.sleep(0.05)

@@ -21,7 +21,7 @@ from localspec.gguf.reader import read_header
 from localspec.llama.context_params import ContextParams
 from localspec.loading.matrix_heads import LoadedMatrixHead, checked_matrix_head
 from localspec.memory.available import HOST, FreeMemory
-from localspec.memory.plan import best_plan
+from localspec.memory.memory_plan import best_plan
 from localspec.memory.request import MemoryRequest
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams

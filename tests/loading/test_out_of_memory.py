@@ -16,7 +16,7 @@ from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.loading import loader
 from localspec.loading.config import EngineConfig, RuntimeConfig
-from localspec.memory import estimate, plan
+from localspec.memory import estimate, memory_plan
 from localspec.memory.available import HOST, FreeMemory
 from localspec.models import registry
 
@@ -66,7 +66,7 @@ def test_less_is_planned_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with localspec.load(**OPTIONS) as engine:
         expected, context = engine.generate(prompt, **settings), engine.context
         assert engine.drafter_set.names
-    monkeypatch.setattr(plan, "free_memory", lambda *_places: FREE)
+    monkeypatch.setattr(memory_plan, "free_memory", lambda *_places: FREE)
     with localspec.load(**OPTIONS) as engine:  # it fits
         assert (engine.context, [*engine.notes]) == (context, [])
     make = llama_cpp.llama_init_from_model
@@ -86,12 +86,12 @@ def test_larger_plans_that_ran_out_before_are_passed_over(
 ) -> None:
     """Where there are smaller ones."""
     runtime = RuntimeConfig.of(**OPTIONS)
-    monkeypatch.setattr(plan, "free_memory", lambda *_places: FREE)
+    monkeypatch.setattr(memory_plan, "free_memory", lambda *_places: FREE)
     loads = count_loads(monkeypatch)
     config = EngineConfig(None, parse_draft("auto"), runtime, memory_faults=memory_faults)
     with load_with(config) as engine:
         assert engine.drafter_set.names == ["suffix"]
-    monkeypatch.setattr(plan, "free_memory", lambda *_places: FreeMemory({HOST: 2**40}))
+    monkeypatch.setattr(memory_plan, "free_memory", lambda *_places: FreeMemory({HOST: 2**40}))
     with load_with(config) as engine:
         assert len(engine.drafter_set.names) == 2
     assert len(loads) == 2
@@ -101,7 +101,7 @@ def test_larger_plans_that_ran_out_before_are_passed_over(
 def test_where_it_runs_out_again_and_again_it_is_an_error(
     monkeypatch: pytest.MonkeyPatch, free: FreeMemory
 ) -> None:
-    monkeypatch.setattr(plan, "free_memory", lambda *_places: free)
+    monkeypatch.setattr(memory_plan, "free_memory", lambda *_places: free)
     monkeypatch.setattr(llama_cpp, "llama_init_from_model", fails(10, lambda *_: None))
     loads = count_loads(monkeypatch)
     with pytest.raises(OutOfMemoryError, match="cudaMalloc failed"):
@@ -112,7 +112,7 @@ def test_where_it_runs_out_again_and_again_it_is_an_error(
 
 def test_main_memory_that_is_gone_when_a_cache_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """A processor's library is not asked: what it takes it gets, and then the system ends it."""
-    monkeypatch.setattr(plan, "free_memory", lambda *_places: FREE)
+    monkeypatch.setattr(memory_plan, "free_memory", lambda *_places: FREE)
     calls = []
 
     def little_at_first() -> SimpleNamespace:

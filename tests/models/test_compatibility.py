@@ -10,7 +10,7 @@ from localspec.errors import ModelLoadError
 from localspec.gguf.facts import facts_of
 from localspec.llama.context_params import ContextParams
 from localspec.memory.available import HOST, FreeMemory
-from localspec.memory.plan import memory_plan
+from localspec.memory.memory_plan import memory_plan
 from localspec.memory.request import MemoryRequest
 from localspec.models import compatibility
 from localspec.models.compatibility import checks

@@ -19,8 +19,8 @@ from localspec.engine.engine import Engine
 from localspec.generation_config import GenerationConfig
 from localspec.server import anthropic_messages
 from localspec.server.anthropic_messages import _Blocks
-from localspec.server.asked import Asked
 from localspec.server.fields import Fields
+from localspec.server.text_request import TextRequest
 from localspec.server.tool_calls import Text
 from localspec.stats import Stats
 
@@ -107,8 +107,8 @@ def test_a_stream_that_ends_before_its_first_token_has_a_beginning() -> None:
     async def reply(_asked: Any) -> Any:
         yield Nothing()
 
-    async def chat(*_given: Any, **_options: Any) -> Asked:
-        return Asked((), GenerationConfig())
+    async def chat(*_given: Any, **_options: Any) -> TextRequest:
+        return TextRequest((), GenerationConfig())
 
     service: Any = SimpleNamespace(
         name=MODEL, require_model=lambda _: None, engine=SimpleNamespace(context=512),

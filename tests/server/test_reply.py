@@ -12,8 +12,8 @@ from localspec.conversation.reasoning import THINK
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Token
 from localspec.generation_config import GenerationConfig
-from localspec.server.asked import Asked
 from localspec.server.reply import Delta, Reply
+from localspec.server.text_request import TextRequest
 from localspec.server.tool_calls import Family, Tool, parser_for
 from localspec.server.tool_calls.families import HARMONY, HERMES, LLAMA, PYTHONIC
 from localspec.stats import Stats
@@ -85,7 +85,7 @@ def replied(
         start=lambda _tokens, settings, **_: Running(model, len(texts), settings.stop, ends),
     )
     settings = GenerationConfig(stop=tuple(stop))
-    reply = Reply(slot, Asked((1,), settings, **asked), lambda: False)
+    reply = Reply(slot, TextRequest((1,), settings, **asked), lambda: False)
 
     async def read() -> list[Delta]:
         async with reply.deltas() as deltas:

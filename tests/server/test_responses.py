@@ -157,7 +157,7 @@ def test_a_stream_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     request = openai_responses.read(Fields({"input": "x"}), service, StoredResponses())
 
     async def read() -> list[str]:
-        answer = openai_responses.Answer(request, service)
+        answer = openai_responses.ResponseBuilder(request, service)
         found = openai_responses.events(request, service, StoredResponses(), answer)
         return [line async for line in found]
 

@@ -18,10 +18,10 @@ from localspec.llama.dry_run import DryModel
 from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.llama.rpc_server import RpcServer
 from localspec.loading import places
-from localspec.memory import drafter_places, plan, search
+from localspec.memory import drafter_places, memory_plan, search
 from localspec.memory.available import HOST, FreeMemory
+from localspec.memory.memory_plan import best_plan
 from localspec.memory.model_memory import ModelMemory
-from localspec.memory.plan import best_plan
 from localspec.memory.request import MemoryPlan, MemoryRequest
 from localspec.models.registry import bundled
 from localspec.utils.format import format_bytes
@@ -408,7 +408,7 @@ def test_what_the_plan_moved_is_loaded_there_and_said(
     with localspec.load(draft=DRAFTER) as engine:
         here = text_and_drafts(engine, depth=3)
     free = FreeMemory({HOST: AMPLE, first: needed_there(PAIR.target, first) // 2})
-    monkeypatch.setattr(plan, "free_memory", lambda *_placements: free)
+    monkeypatch.setattr(memory_plan, "free_memory", lambda *_placements: free)
     with localspec.load(draft=DRAFTER, device=[first], context=1024) as engine:
         layers = engine.model.placement.gpu_layers
         assert layers and layers < 9

@@ -21,8 +21,8 @@ from localspec.llama.placement import Placement
 from localspec.llama.rpc_server import RpcServer
 from localspec.loading.calibration import remembered
 from localspec.memory.available import HOST, FreeMemory, free_memory
+from localspec.memory.memory_plan import best_plan
 from localspec.memory.model_memory import ModelMemory
-from localspec.memory.plan import best_plan
 from localspec.memory.request import MemoryRequest
 from localspec.models.registry import bundled
 from localspec.workers import protocol

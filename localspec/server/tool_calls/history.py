@@ -20,7 +20,7 @@ from localspec.server.tool_calls.families import (
     KIMI,
     Family,
 )
-from localspec.server.tool_calls.messages import Message, PastCall, read_messages
+from localspec.server.tool_calls.normalized_messages import Message, PastCall, read_messages
 from localspec.server.tool_calls.python_calls import PythonCalls
 
 # What stands for an answer that was never given, where a template insists on one.

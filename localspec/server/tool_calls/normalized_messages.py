@@ -1,4 +1,4 @@
-"""Messages: a chat's history in one form, whatever oddities it came with.
+"""Normalized messages: a chat's history in one form, whatever oddities it came with.
 
 Clients send histories that other servers wrote, that were cut off, or that they edited: nothing
 here raises for their contents.

@@ -7,9 +7,9 @@ import pytest
 from localspec.server import anthropic_messages
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
-from localspec.server.messages import messages_of
 from localspec.server.responses_input import input_messages
 from localspec.server.stored_responses import StoredResponses
+from localspec.server.template_messages import messages_of
 from localspec.server.tool_names import ToolNames
 
 PICTURE = {"type": "input_image", "image_url": "data:,A"}

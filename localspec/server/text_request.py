@@ -1,4 +1,4 @@
-"""Asked: what a request wants of the model, whatever protocol it came by."""
+"""Text request: what a request wants of the model, whatever protocol it came by."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from localspec.server.tool_calls import CallParser
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TextRequest:
     """One text to write.
 
     prompt: its token ids. tags: what stands around the model's reasoning; None: it is not told

@@ -1,4 +1,4 @@
-"""Messages: OpenAI's messages as a chat template takes them.
+"""Template messages: OpenAI's messages as a chat template takes them.
 
 The models here read text. A conversation comes again with every turn, so what is no text is refused
 only where the user has just sent it; elsewhere the model is told that something was left out.
@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from localspec.engine.messages import is_text, require_content
+from localspec.engine.chat_messages import is_text, require_content
 from localspec.errors import InvalidValueError
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields

@@ -1,4 +1,4 @@
-"""Messages: what those of a chat must have, in Python and in requests to the server."""
+"""Chat messages: what they must have, in Python and in requests to the server."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -17,8 +17,8 @@ from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rollback import SNAPSHOTS
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.available import HOST, FreeMemory
+from localspec.memory.memory_plan import best_plan, memory_plan
 from localspec.memory.model_memory import ModelMemory
-from localspec.memory.plan import best_plan, memory_plan
 from localspec.memory.request import MemoryPlan, MemoryRequest
 from localspec.models.registry import bundled
 from localspec.utils.format import format_bytes
