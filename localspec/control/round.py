@@ -94,8 +94,10 @@ class Round:
         self.share = self._round / self.texts
         # Who reads a prompt counts as if it took a plain step: that is what a second is worth soon.
         all_written = passes.of_plain(1 + len(others))
-        # Seconds of the others outside the decode.
-        self._beside = sum(each.host for each in others) + all_written - self._round
+        # Seconds of the others outside the decode, and of a round in which nobody drafts.
+        host = sum(each.host for each in others)
+        self._beside = host + all_written - self._round
+        self._plain_round = self._round + host
         self._weights = [own.tokens / each.tokens for each in others]
         # What a token is worth, in seconds of all texts.
         self._token = all_written / (1.0 + sum(self._weights))
@@ -393,7 +395,8 @@ class Round:
     def _borne(self, offer: Offer, gained: float) -> float:
         """How many seconds a text bears, for the whole round, that may gain so many tokens."""
         gained = min(gained, _TRUSTED)
-        borne = self._round * (1.0 + gained) + offer.slack
+        plain = self._plain_round
+        borne = plain * (1.0 + gained) + offer.slack
         if offer.slack > -_FAR_BEHIND * self._round:
-            borne = max(borne, self._round * (1.0 + _CATCHING_UP * gained))
-        return self._beside + borne
+            borne = max(borne, plain * (1.0 + _CATCHING_UP * gained))
+        return self._beside + self._round - plain + borne
