@@ -399,4 +399,4 @@ class Round:
         borne = plain * (1.0 + gained) + offer.slack
         if offer.slack > -_FAR_BEHIND * self._round:
             borne = max(borne, plain * (1.0 + _CATCHING_UP * gained))
-        return self._beside + self._round - plain + borne
+        return self._beside + self._round - plain + borne + (self._passes.way_back if gained else 0.0)

@@ -344,7 +344,7 @@ def test_a_round_is_borne_by_what_each_text_gains_in_it() -> None:
     for plan in Round(passes, Offer(), [other]).plans([0.9, 0.7, 0.2], Drafting([0.0] * 4)):
         [rows] = plan.others
         gained = sum((0.8, 0.5)[: rows - 1])
-        assert plan.most == pytest.approx(plain * (1 + gained) + 0.25 + 0.01)
+        assert plan.most == pytest.approx((plain + 0.01) * (1 + gained) + 0.25)
 
 
 def test_the_first_text_that_drafts_plans_for_those_that_follow() -> None:
@@ -639,9 +639,15 @@ def test_running_states_are_never_much_slower_than_plain(mix: str) -> None:
 # Bound on the loss.
 
 
+def plain_round_of(users: SimulatedUsers) -> float:
+    """Seconds of a round without drafts, and with what all do outside the models."""
+    count = len(users.writers)
+    return PassCosts(users.costs).seconds(count) + count * users.host
+
+
 def worst_delay(users: SimulatedUsers, rounds: int) -> float:
     """The most plain rounds that a text was behind one of plain decoding, and the allowance."""
-    plain_round = PassCosts(users.costs).seconds(len(users.writers))
+    plain_round = plain_round_of(users)
     worst = 0.0
     for _ in range(rounds):
         users.step()
@@ -653,8 +659,7 @@ def worst_delay(users: SimulatedUsers, rounds: int) -> float:
 
 def excess(users: SimulatedUsers, rounds: int) -> float:
     """The most seconds beyond those of plain decoding and the allowance, over all stretches."""
-    count = len(users.writers)
-    plain_round = PassCosts(users.costs).seconds(count)
+    count, plain_round = len(users.writers), plain_round_of(users)
     balance = lowest = worst = 0.0
     for _ in range(rounds):
         before, tokens = users.seconds, sum(each.tokens for each in users.writers)
@@ -671,19 +676,30 @@ adversary: dict[str, st.SearchStrategy[Any]] = {
     "patterns": st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=2, max_size=6),
     "lies": st.booleans(),
     "copies": st.booleans(),
+    "host": st.sampled_from([0.0, 0.05, 0.3]),
 }
 against_an_adversary = given(**adversary)
 
 
 def users_of_an_adversary(
-    costs: str, patterns: list[list[bool]], lies: bool, copies: bool, *, shared: bool = True
+    costs: str,
+    patterns: list[list[bool]],
+    lies: bool,
+    copies: bool,
+    host: float,
+    *,
+    shared: bool = True,
 ) -> SimulatedUsers:
     """patterns: which tokens of each text are right. lies: whether sure drafters are wrong.
 
-    shared: as SimulatedUsers.shared_drafting, which the texts expect.
+    host: as in SimulatedUsers; the texts know that of a pass. shared: as
+    SimulatedUsers.shared_drafting, which they expect.
     """
     each = [User(0.5, copies)] * len(patterns)
-    users = SimulatedUsers(COSTS[costs], each, auto, shared_drafting=shared)
+    believed = {rows: seconds + host for rows, seconds in COSTS[costs].items()}
+    users = SimulatedUsers(
+        COSTS[costs], each, auto, believed=believed, shared_drafting=shared, host=host
+    )
     for writer, pattern in zip(users.writers, patterns, strict=True):
         right = itertools.cycle(pattern)
         writer.drafter.draw = lambda right=right: (  # type: ignore[method-assign]
@@ -695,28 +711,28 @@ def users_of_an_adversary(
 
 @pytest.mark.slow
 @settings(max_examples=30)
-@example("F16 A", [[False, True, True, True], [True], [True]], False, False, True)
-@example("Q4_0 A", [[False] * 2 + [True] * 14, [True], [True]], True, False, True)
-@example("GPU", [[False], [True], [True]], False, False, False)
+@example("F16 A", [[False, True, True, True], [True], [True]], False, False, 0.3, True)
+@example("Q4_0 A", [[False] * 2 + [True] * 14, [True], [True]], True, False, 0.0, True)
+@example("GPU", [[False], [True], [True]], False, False, 0.0, False)
 @given(**adversary, shared=st.booleans())
 def test_no_text_is_ever_delayed_for_long(
-    costs: str, patterns: list[list[bool]], lies: bool, copies: bool, shared: bool
+    costs: str, patterns: list[list[bool]], lies: bool, copies: bool, host: float, shared: bool
 ) -> None:
     """The same adversary, and whoever writes beside it. Others always write what is right."""
-    users = users_of_an_adversary(costs, patterns, lies, copies, shared=shared)
+    users = users_of_an_adversary(costs, patterns, lies, copies, host, shared=shared)
     assert worst_delay(users, 300) <= 10
 
 
 @pytest.mark.slow
 @settings(max_examples=20)
-@example("F16 A", [[False, True, True, True], [True], [True]], False, False)
+@example("F16 A", [[False, True, True, True], [True], [True]], False, False, 0.3)
 @against_an_adversary
 def test_each_text_knows_how_far_it_is_behind(
-    costs: str, patterns: list[list[bool]], lies: bool, copies: bool
+    costs: str, patterns: list[list[bool]], lies: bool, copies: bool, host: float
 ) -> None:
     """To the second, in every round: nothing that it waits for goes uncounted."""
-    users = users_of_an_adversary(costs, patterns, lies, copies)
-    plain_round = PassCosts(users.costs).seconds(len(users.writers))
+    users = users_of_an_adversary(costs, patterns, lies, copies, host)
+    plain_round = plain_round_of(users)
     for _ in range(200):
         users.step()
         for writer in users.writers:
@@ -730,10 +746,10 @@ def test_each_text_knows_how_far_it_is_behind(
 @settings(max_examples=30)
 @against_an_adversary
 def test_no_stretch_of_all_texts_takes_much_longer_than_plain_decoding(
-    costs: str, patterns: list[list[bool]], lies: bool, copies: bool
+    costs: str, patterns: list[list[bool]], lies: bool, copies: bool, host: float
 ) -> None:
     """An adversary chooses which tokens of each text are right, and its drafter's confidence."""
-    users = users_of_an_adversary(costs, patterns, lies, copies)
+    users = users_of_an_adversary(costs, patterns, lies, copies, host)
     assert excess(users, 400) <= OVERDRAFT + LossBudget.MAX_BALANCE
 
 
