@@ -212,7 +212,7 @@ class AdaptivePolicy:
 
     @property
     def _step_seconds(self) -> StepSeconds:
-        return StepSeconds(self._passes, self._round.texts)
+        return StepSeconds(self._passes, self._round.texts, self.rows.offer.host)
 
     def _charge(self, step: Step, seconds: float, plain: float, lost: float) -> None:
         """Charge a step to the loss budgets. seconds: its own. lost: in its decode, by changes."""
@@ -250,7 +250,7 @@ class AdaptivePolicy:
         others = sum(step.reading.values()) - step.reading.get(candidate.drafter.name, 0.0)
         own = seconds - running.reading - others
         # What a token is worth while others draft.
-        worth = plain * (self._round.plain / self._round.share)
+        worth = self._step_seconds.plain_pass(step) * (self._round.plain / self._round.share)
         gain = len(step.tokens) - (own + (worth - plain)) / worth
         candidate.learn_gain(gain)
         if not candidate.cheap:

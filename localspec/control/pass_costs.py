@@ -230,6 +230,11 @@ class PassCosts:
         """
         return self._changes is not None and self._changes.is_new_run
 
+    @property
+    def way_back(self) -> float:
+        """Seconds that the next decodes take longer if they have no more drafts."""
+        return self._changes.way_back if self._changes else 0.0
+
     def take_lost(self) -> float:
         """Return the seconds lost to changes of the rows since the last call, by drafts."""
         return self._changes.take_lost() if self._changes else 0.0

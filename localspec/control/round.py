@@ -32,8 +32,8 @@ where its slack is the time by which it is ahead of a text that is written besid
 without any drafts, and one such round more (`RowShare.lead`), and of the tokens that it may gain,
 three count at most. So whoever gains may spend what it has gained, and a text whose drafts are bad
 is delayed by a few rounds, not by every draft of others. One that is behind, but not by far, goes
-on beside others while its own drafts promise a gain. Rounds that some text does not bear are no
-choices. Where one text would be left out, all may still draft alike: these are choices too.
+on beside others while its own drafts promise a gain, at what stopping costs all, if need be. Rounds
+that some text does not bear are no choices. Where one would be left out, all may still draft alike.
 
 With one text this is the rate (1 + S(1) + ... + S(k)) / (C(1 + k) + D(k)).
 """
@@ -80,10 +80,9 @@ class Round:
 
     def __init__(self, passes: PassCosts, own: Offer, others: Sequence[Offer]) -> None:
         self._passes, self._own, self.others = passes, own, others
-        self._parts = Parts()
+        self._parts, self.alone = Parts(), not others
         # How many of the others have each computer.
         self._sharing = Counter(id(each.drafting.computer) for each in others)
-        self.alone = not others
         # Whether only the depth of this text is left to choose.
         self._planned = own.planned or passes.unequal_apart
         self.texts = writing(others)
@@ -94,8 +93,9 @@ class Round:
         self.share = self._round / self.texts
         # Who reads a prompt counts as if it took a plain step: that is what a second is worth soon.
         all_written = passes.of_plain(1 + len(others))
-        # Seconds of the others outside the decode.
-        self._beside = sum(each.host for each in others) + all_written - self._round
+        # Seconds of a round in which nobody drafts, and those of the others outside the decode.
+        self._plain_round = self._round + sum(each.host for each in others)
+        self._beside = self._plain_round + all_written - 2 * self._round
         self._weights = [own.tokens / each.tokens for each in others]
         # What a token is worth, in seconds of all texts.
         self._token = all_written / (1.0 + sum(self._weights))
@@ -392,8 +392,9 @@ class Round:
 
     def _borne(self, offer: Offer, gained: float) -> float:
         """How many seconds a text bears, for the whole round, that may gain so many tokens."""
-        gained = min(gained, _TRUSTED)
-        borne = self._round * (1.0 + gained) + offer.slack
+        gained, plain = min(gained, _TRUSTED), self._plain_round
+        most = plain * (1.0 + gained) + offer.slack
         if offer.slack > -_FAR_BEHIND * self._round:
-            borne = max(borne, self._round * (1.0 + _CATCHING_UP * gained))
-        return self._beside + borne
+            most = max(most, plain * (1.0 + _CATCHING_UP * gained))
+        way_back = self._passes.way_back if gained else 0.0
+        return self._beside + self._round - plain + most + way_back

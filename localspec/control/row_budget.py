@@ -223,7 +223,9 @@ class RowShare:
             rows = [step.width, *depths]
         plain = passes.of_plain(len(rows))
         took = passes.of_round(rows) if passes.unequal_apart else passes.unpadded(sum(rows))
-        self._wait(took + lost + drafting, len(step.tokens), plain)
+        # The others' seconds outside the models: all wait for these too, drafts or not.
+        host = sum(each.offer.host for each in others if not each.offer.reading)
+        self._wait(took + lost + drafting + host, len(step.tokens), plain + host)
         self.offer.slack = self.lead.available(plain)
         for each in others:
             # One that still reads its prompt takes no step with the others.

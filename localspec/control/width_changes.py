@@ -91,6 +91,11 @@ class WidthChanges:
         """Whether the last pass was one of a run of drafts that had not settled yet."""
         return 0 < self._drafted <= SETTLING + UNSETTLED
 
+    @property
+    def way_back(self) -> float:
+        """What the next passes take longer if they have no more drafts."""
+        return self.change if self._drafted else 0.0
+
     def share(self, texts: int) -> None:
         """So many texts share the next decodes."""
         if texts == self.plain_rows:

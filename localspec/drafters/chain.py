@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.drafters.confidence import margin
+from localspec.errors import LocalspecError
 from localspec.sampling.distribution import Distribution
-from localspec.sampling.filters import BrokenLogitsError, NoTokenError
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit
 
@@ -44,13 +44,14 @@ class Chain:
 
         logits: those after the last token of the chain, (n,) with n >= n_vocab. The chain ends if
         they allow no token, because the drafter knows only some and a grammar forbids these, or if
-        they contain NaN or +inf, as those of broken weights do.
+        they contain NaN or +inf, as those of broken weights do, or if no grammar can be followed so
+        far.
         confidence: of the drafter in the token; None: its `margin`.
         """
         sampler, row = self._limit.sampler, logits[: self._n_vocab]
         try:
             proposal = sampler.distribution(row, self._prefix)
-        except (BrokenLogitsError, NoTokenError):
+        except LocalspecError:
             return False
         if self._limit.needs_probs:
             self._probs.append(proposal.kept())

@@ -5,8 +5,9 @@ from numpy.typing import NDArray
 
 from localspec.drafters.confidence import margin
 from localspec.drafters.translation import NONE, Translation
+from localspec.errors import LocalspecError
 from localspec.sampling.block_maxima import Ids, Row
-from localspec.sampling.filters import BrokenLogitsError, NoTokenError, largest
+from localspec.sampling.filters import largest
 from localspec.speculation.drafter import Limit
 from localspec.utils.tokens import common_prefix
 
@@ -56,7 +57,7 @@ class TextChain:
         sampler, prefix = self._limit.sampler, self._prefixes[-1]
         try:
             proposal = sampler.distribution(row, prefix)
-        except (BrokenLogitsError, NoTokenError):
+        except LocalspecError:
             return False
         # A rejection rule takes drafts as certain: then the likeliest token is the best guess.
         if self._limit.needs_probs:

@@ -61,7 +61,9 @@ def write_answer(
     distributions: list[Distribution] = []
 
     def recorded(draft: Draft, target: Rows, position: int, source: RandomSource) -> Verdict:
-        distributions.append(target(ROOT).kept())
+        law = target(ROOT)
+        assert law is not None, "it stands behind no drafted token"
+        distributions.append(law.kept())
         return coupled(draft, lambda _: distributions[-1], position, source)
 
     rule = replace(RULES["coupled"], verify=recorded)

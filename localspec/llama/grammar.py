@@ -101,12 +101,15 @@ class _SharedMatcher:
 
     def __init__(self, grammar: str, model: Model) -> None:
         self.ends = frozenset(model.end_tokens)
-        self._model = model
-        self._matcher = _begun(grammar, model)
-        self.start = self._position = _Position()
+        self._grammar, self._model = grammar, model
+        self.start = _Position()
+        self._begin()
         self._after: dict[tuple[_Position, int], _Position] = {}
         self._masks: dict[_Position, Mask] = {}
         self._require_no_error()
+
+    def _begin(self) -> None:
+        self._matcher, self._position = _begun(self._grammar, self._model), self.start
 
     def after(self, position: _Position, token: int) -> _Position:
         """The position after one more token."""
@@ -151,6 +154,8 @@ class _SharedMatcher:
     def _require_no_error(self) -> None:
         if self._matcher.is_error():
             reason = self._matcher.get_error().splitlines()[0]
+            # It could not move any more, though only a drafted token may have led here.
+            self._begin()
             raise LocalspecError(f"the grammar cannot be followed: {reason}")
 
 

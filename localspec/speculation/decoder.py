@@ -304,10 +304,11 @@ class Decoder:
     ) -> list[Emission]:
         name = decision.drafter.name if decision.drafter else ""
         tokens = [(int(draft.tokens[node]), name) for node in verdict.path]
-        tokens.append((verdict.token, verdict.origin))
+        if verdict.token is not None:
+            tokens.append((verdict.token, verdict.origin))
         if not self.logprobs:
             return [Emission(token, origin) for token, origin in tokens]
-        rows = [0, *(node + 1 for node in verdict.path)]
+        rows = [0, *(node + 1 for node in verdict.path)][: len(tokens)]
         return [
             Emission.scored(token, origin, scores.logits[row], self.top_logprobs)
             for (token, origin), row in zip(tokens, rows, strict=True)

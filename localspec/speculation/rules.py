@@ -2,8 +2,10 @@
 
 A rule is a pure function of a draft, the target's distributions and a source of randomness. It
 knows no model: `target(node)` is the target's distribution right after that node, computed only
-when the rule reads it. All three rules are exact on chains, and on trees whose children were drawn
-one after the other, with or without replacement.
+when the rule reads it. It is None where a drafted token leaves none, as a grammar allows no token
+behind it: plain decoding would have that token first, and fail one step later, so the step ends
+with it. All three rules are exact on chains, and on trees whose children were drawn one after the
+other, with or without replacement.
 """
 
 from collections.abc import Callable
@@ -23,7 +25,7 @@ CORRECTED = "corrected"
 BONUS = "bonus"
 PLAIN = "plain"
 
-Rows = Callable[[int], Distribution]
+Rows = Callable[[int], Distribution | None]
 Weights = NDArray[np.float64]
 
 
@@ -31,11 +33,12 @@ Weights = NDArray[np.float64]
 class Verdict:
     """The result of a verification.
 
-    path: the accepted nodes, first position first. token: the token after them. origin: of `token`.
+    path: the accepted nodes, first position first. token: the token after them; None where there is
+    no distribution to draw it from. origin: of `token`.
     """
 
     path: list[int]
-    token: int
+    token: int | None
     origin: str
 
 
@@ -49,7 +52,9 @@ def coupled(draft: Draft, target: Rows, position: int, source: RandomSource) -> 
     path: list[int] = []
     node = ROOT
     while True:
-        token = source.sample(target(node), position + len(path))
+        if (law := target(node)) is None:
+            return Verdict(path, None, _origin(draft, node))
+        token = source.sample(law, position + len(path))
         child = draft.child(node, token)
         if child is None:
             return Verdict(path, token, _origin(draft, node))
@@ -66,7 +71,9 @@ def token(draft: Draft, target: Rows, position: int, random: Randomness) -> Verd
     path: list[int] = []
     node = ROOT
     while True:
-        residual = _Residual(target(node))
+        if (law := target(node)) is None:
+            return Verdict(path, None, _origin(draft, node))
+        residual = _Residual(law)
         for proposal in draft.proposals_after(node):
             q = residual.aligned(proposal)
             if random.bern(residual.ratio(proposal.token, q)):
@@ -88,9 +95,14 @@ def block(draft: Draft, target: Rows, position: int, random: Randomness) -> Verd
 
     def visit(node: int, mass: float) -> Verdict | None:
         proposals = draft.proposals_after(node)
-        if not proposals and not random.bern(mass):
-            return None  # without reading the row
-        residual = _Residual(target(node), mass)
+        law = target(node) if proposals else None
+        if law is None and not random.bern(mass):
+            return None  # without reading the row of a leaf
+        if law is None and not proposals:
+            law = target(node)
+        if law is None:
+            return Verdict(draft.path(node), None, _origin(draft, node))
+        residual = _Residual(law, mass)
         for proposal in proposals:
             q = residual.aligned(proposal)
             ratio = residual.ratio(proposal.token, q)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from localspec.errors import LocalspecError
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
@@ -25,9 +26,17 @@ class TargetRows:
         self._only_sampled = only_sampled
         self._read: dict[int, Distribution] = {}
 
-    def __call__(self, node: int) -> Distribution:
-        """The distribution of the token after a node."""
-        found = self._law(self._scores.logits[node + 1], self._prefix_at(node))
+    def __call__(self, node: int) -> Distribution | None:
+        """The distribution of the token after a node; None if a drafted token leaves none.
+
+        Raises what the sampler raises where the text is already there.
+        """
+        try:
+            found = self._law(self._scores.logits[node + 1], self._prefix_at(node))
+        except LocalspecError:
+            if node == ROOT:
+                raise
+            return None
         self._read[node] = found
         return found
 

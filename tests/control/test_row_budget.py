@@ -34,6 +34,7 @@ from localspec.control.pass_costs import WIDEST_DECODE, PassCosts
 from localspec.control.policies import Policies
 from localspec.control.round import Round
 from localspec.control.row_budget import DELAY, OVERDRAFT, Offer, RowBudget, RowShare
+from localspec.control.step_seconds import StepSeconds
 from localspec.generation_config import GenerationConfig
 from localspec.speculation.policy import Policy, Step
 
@@ -344,7 +345,7 @@ def test_a_round_is_borne_by_what_each_text_gains_in_it() -> None:
     for plan in Round(passes, Offer(), [other]).plans([0.9, 0.7, 0.2], Drafting([0.0] * 4)):
         [rows] = plan.others
         gained = sum((0.8, 0.5)[: rows - 1])
-        assert plan.most == pytest.approx(plain * (1 + gained) + 0.25 + 0.01)
+        assert plan.most == pytest.approx((plain + 0.01) * (1 + gained) + 0.25)
 
 
 def test_the_first_text_that_drafts_plans_for_those_that_follow() -> None:
@@ -462,6 +463,46 @@ def test_a_text_that_is_behind_goes_on_while_it_gains() -> None:
     assert most(6.1) == pytest.approx(1 + 0.9 - 6.1)
 
 
+def test_a_text_that_may_gain_bears_what_it_costs_to_stop() -> None:
+    """On a GPU, where the rows of a run of drafts are those of the decode before."""
+    passes = PassCosts(COSTS["GPU"], change=2.0)
+    passes.share(2)
+
+    def most(*survivals: float) -> float:
+        """The longest round that the other text bears, if it drafts nothing, or one token."""
+        other = offered(*survivals)
+        other.slack = 0.0
+        plans = Round(passes, Offer(), [other]).plans([0.9], Drafting([0.0] * 2))
+        return max(plan.most for plan in plans)
+
+    before = most(), most(0.5)
+    passes.learn(4, 1.0)
+    assert most() == before[0] and most(0.5) == pytest.approx(before[1] + 2.0)
+    passes.learn(2, 1.0)
+    assert most(0.5) == before[1]
+
+
+def test_plain_steps_take_as_long_outside_the_models_as_drafts() -> None:
+    """Passes were learnt with that time of one text; a round has it of all."""
+    passes, host, texts = PassCosts(COSTS["GPU"]), 0.3, 8
+    decode, plain = passes.seconds(9), passes.of_plain(8)
+    step = Step([1], 1, 2, [1, 1], decode * 2 / 9 + host, 0.0, 0, (1,) * 7, decode, decode * 2 / 9)
+    known = StepSeconds(passes, texts, host)
+    assert known.plain(step) == pytest.approx(plain / texts + host * (1 - 1 / texts))
+    assert known.own_seconds(step) == StepSeconds(passes, texts).own_seconds(step)
+    alone = Step([], 0, 1, [1], 1.0 + host, 0.0, 0, (), 1.0, 1.0)
+    assert known.plain(alone) == passes.seconds(1)
+
+    budget = RowBudget()
+    shares = [budget.new_share() for _ in range(texts)]
+    for share in shares:
+        share.begin(None)
+        share.offer.host = host
+    shares[0].learn(step, passes)
+    waited = decode + 7 * host - 2 * (1 + LossBudget.ALLOWANCE) * (plain + 7 * host)
+    assert shares[0].lead.available(0) == pytest.approx(-waited)
+
+
 def test_a_draft_does_not_grow_beside_others() -> None:
     """Its drafter may be as sure as it likes: the rows and the seconds are those of all."""
     users = SimulatedUsers(COSTS["GPU"], [User(0.99)] * 2, auto)
@@ -530,10 +571,10 @@ def test_who_reads_a_prompt_is_not_charged_for_the_drafts_meanwhile() -> None:
     reader.offer.reading = True
     for _ in range(20):
         for share in writers:
-            share.learn(Step([], 3, 4, [1], 1.0, 0.5, others=(4,)), passes)
+            share.learn(Step([], 3, 4, [1], 1.0, 0.5, others=(4,), share=0.5), passes)
     assert writers[0].offer.slack < -5 * passes.seconds(2)
     reader.offer.bring((), Drafting(), 0)
-    reader.learn(Step([], 0, 1, [1], 1.0, 0.0, others=(1, 1)), passes)
+    reader.learn(Step([], 0, 1, [1], 1.0, 0.0, others=(1, 1), share=1.0), passes)
     assert reader.offer.slack == pytest.approx(passes.seconds(3) * (DELAY + 0.02))
 
 
@@ -545,9 +586,10 @@ def test_reading_a_prompt_to_draft_is_charged_to_nobody_and_hidden_rows_to_all()
         for share in shares:
             share.begin(None)
             share.offer.bring((), Drafting(), 0)
-        step = Step([], 0, 1, [1], 1.0, 12.0, others=(1,), reading={"eagle3": hidden})
+        reading, seconds = {"eagle3": hidden}, 13.0 + hidden
+        step = Step([], 0, 1, [1], seconds, 12.0, others=(1,), share=1.0, reading=reading)
         shares[0].learn(step, passes, prompt)
-        shares[1].learn(Step([], 0, 1, [1], 1.0, 0.0, others=(1,)), passes)
+        shares[1].learn(Step([], 0, 1, [1], 1.0, 0.0, others=(1,), share=1.0), passes)
         return [share.offer.slack / passes.seconds(2) for share in shares]
 
     assert slacks(12.5, 0.0) == pytest.approx([DELAY + 0.02] * 2)
@@ -639,9 +681,15 @@ def test_running_states_are_never_much_slower_than_plain(mix: str) -> None:
 # Bound on the loss.
 
 
+def plain_round_of(users: SimulatedUsers) -> float:
+    """Seconds of a round without drafts, and with what all do outside the models."""
+    count = len(users.writers)
+    return PassCosts(users.costs).seconds(count) + count * users.host
+
+
 def worst_delay(users: SimulatedUsers, rounds: int) -> float:
     """The most plain rounds that a text was behind one of plain decoding, and the allowance."""
-    plain_round = PassCosts(users.costs).seconds(len(users.writers))
+    plain_round = plain_round_of(users)
     worst = 0.0
     for _ in range(rounds):
         users.step()
@@ -653,8 +701,7 @@ def worst_delay(users: SimulatedUsers, rounds: int) -> float:
 
 def excess(users: SimulatedUsers, rounds: int) -> float:
     """The most seconds beyond those of plain decoding and the allowance, over all stretches."""
-    count = len(users.writers)
-    plain_round = PassCosts(users.costs).seconds(count)
+    count, plain_round = len(users.writers), plain_round_of(users)
     balance = lowest = worst = 0.0
     for _ in range(rounds):
         before, tokens = users.seconds, sum(each.tokens for each in users.writers)
@@ -671,19 +718,30 @@ adversary: dict[str, st.SearchStrategy[Any]] = {
     "patterns": st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=2, max_size=6),
     "lies": st.booleans(),
     "copies": st.booleans(),
+    "host": st.sampled_from([0.0, 0.05, 0.3]),
 }
 against_an_adversary = given(**adversary)
 
 
 def users_of_an_adversary(
-    costs: str, patterns: list[list[bool]], lies: bool, copies: bool, *, shared: bool = True
+    costs: str,
+    patterns: list[list[bool]],
+    lies: bool,
+    copies: bool,
+    host: float,
+    *,
+    shared: bool = True,
 ) -> SimulatedUsers:
     """patterns: which tokens of each text are right. lies: whether sure drafters are wrong.
 
-    shared: as SimulatedUsers.shared_drafting, which the texts expect.
+    host: as in SimulatedUsers; the texts know that of a pass. shared: as
+    SimulatedUsers.shared_drafting, which they expect.
     """
     each = [User(0.5, copies)] * len(patterns)
-    users = SimulatedUsers(COSTS[costs], each, auto, shared_drafting=shared)
+    believed = {rows: seconds + host for rows, seconds in COSTS[costs].items()}
+    users = SimulatedUsers(
+        COSTS[costs], each, auto, believed=believed, shared_drafting=shared, host=host
+    )
     for writer, pattern in zip(users.writers, patterns, strict=True):
         right = itertools.cycle(pattern)
         writer.drafter.draw = lambda right=right: (  # type: ignore[method-assign]
@@ -695,28 +753,26 @@ def users_of_an_adversary(
 
 @pytest.mark.slow
 @settings(max_examples=30)
-@example("F16 A", [[False, True, True, True], [True], [True]], False, False, True)
-@example("Q4_0 A", [[False] * 2 + [True] * 14, [True], [True]], True, False, True)
-@example("GPU", [[False], [True], [True]], False, False, False)
-@given(**adversary, shared=st.booleans())
-def test_no_text_is_ever_delayed_for_long(
-    costs: str, patterns: list[list[bool]], lies: bool, copies: bool, shared: bool
-) -> None:
+@example(("F16 A", [[False, True, True, True], [True], [True]], False, False, 0.3), True)
+@example(("Q4_0 A", [[False] * 2 + [True] * 14, [True], [True]], True, False, 0.0), True)
+@example(("GPU", [[False], [True], [True]], False, False, 0.0), False)
+@given(st.tuples(*adversary.values()), st.booleans())
+def test_no_text_is_ever_delayed_for_long(like: tuple[Any, ...], shared: bool) -> None:
     """The same adversary, and whoever writes beside it. Others always write what is right."""
-    users = users_of_an_adversary(costs, patterns, lies, copies, shared=shared)
+    users = users_of_an_adversary(*like, shared=shared)
     assert worst_delay(users, 300) <= 10
 
 
 @pytest.mark.slow
 @settings(max_examples=20)
-@example("F16 A", [[False, True, True, True], [True], [True]], False, False)
+@example("F16 A", [[False, True, True, True], [True], [True]], False, False, 0.3)
 @against_an_adversary
 def test_each_text_knows_how_far_it_is_behind(
-    costs: str, patterns: list[list[bool]], lies: bool, copies: bool
+    costs: str, patterns: list[list[bool]], lies: bool, copies: bool, host: float
 ) -> None:
     """To the second, in every round: nothing that it waits for goes uncounted."""
-    users = users_of_an_adversary(costs, patterns, lies, copies)
-    plain_round = PassCosts(users.costs).seconds(len(users.writers))
+    users = users_of_an_adversary(costs, patterns, lies, copies, host)
+    plain_round = plain_round_of(users)
     for _ in range(200):
         users.step()
         for writer in users.writers:
@@ -730,10 +786,10 @@ def test_each_text_knows_how_far_it_is_behind(
 @settings(max_examples=30)
 @against_an_adversary
 def test_no_stretch_of_all_texts_takes_much_longer_than_plain_decoding(
-    costs: str, patterns: list[list[bool]], lies: bool, copies: bool
+    costs: str, patterns: list[list[bool]], lies: bool, copies: bool, host: float
 ) -> None:
     """An adversary chooses which tokens of each text are right, and its drafter's confidence."""
-    users = users_of_an_adversary(costs, patterns, lies, copies)
+    users = users_of_an_adversary(costs, patterns, lies, copies, host)
     assert excess(users, 400) <= OVERDRAFT + LossBudget.MAX_BALANCE
 
 

@@ -6,6 +6,7 @@ from fakes.prompts import PROMPTS
 from fakes.pycode import load
 
 from localspec.engine.engine import Engine
+from localspec.sampling.filters import NoTokenError
 
 DRAFTS = ["none", "lookup", "model", "auto"]
 # How deep each drafts; None is as deep as pays.
@@ -48,6 +49,31 @@ def test_the_drafter_knows_it_too(engines: dict[str, Engine]) -> None:
         drafted = engines["model"].generate(SHORT, depth=3, **options)
         assert drafted.token_ids == plain.token_ids
         assert drafted.stats.accepted > 0
+
+
+@pytest.mark.parametrize("rule", ["coupled", "token", "block"])
+@pytest.mark.parametrize("stop", [["return x"], []])
+def test_a_grammar_that_allows_no_more_ends_a_text_where_it_does_without_drafts(
+    engines: dict[str, Engine], stop: list[str], rule: str
+) -> None:
+    """At the stop string, or with an error behind all tokens; not where a draft has gone on."""
+    grammar = r'root ::= "def f(x):\n    return x"'
+    how = {"grammar": grammar, "stop": stop, "ignore_eos": True, "rule": rule, "temperature": 0}
+
+    def text(draft: str, depth: int | None) -> tuple[list[int], str]:
+        found = []
+        with engines[draft].stream("def f(x):\n    return ", depth=depth, **how) as running:
+            try:
+                found.extend(token.id for token in running)
+            except NoTokenError:
+                return found, "no token"
+        return found, str(running.stop_reason)
+
+    plain = text("none", None)
+    assert plain[1] == ("stop" if stop else "no token")
+    for draft, depths in {"lookup": (3, 8), "model": (1, 2, 3, 8), "auto": (None,)}.items():
+        for depth in depths:
+            assert text(draft, depth) == plain, (draft, depth)
 
 
 @pytest.mark.parametrize("rule", ["coupled", "token", "block"])

@@ -244,6 +244,40 @@ def test_a_grammar_of_a_closed_model_is_an_error_of_ours(target_path: Any) -> No
         state.then(token).allowed()
 
 
+class Overcome:
+    """llguidance's matcher, which fails for good behind a token, as if that made it ambiguous."""
+
+    def __init__(self, matcher: Any, token: int) -> None:
+        self._matcher, self._token, self._failed = matcher, token, False
+
+    def consume_tokens(self, tokens: list[int]) -> None:
+        self._failed |= self._token in tokens
+        self._matcher.consume_tokens(tokens)
+
+    def is_error(self) -> bool:
+        return self._failed or self._matcher.is_error()
+
+    def get_error(self) -> str:
+        return "too many items"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._matcher, name)
+
+
+def test_a_token_behind_which_a_grammar_cannot_be_followed_is_no_hindrance_elsewhere(
+    target_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A draft may have led there; the text has not."""
+    [a], [b] = (target_model.tokenize(letter, add_special=False) for letter in "ab")
+    begun = grammar._begun
+    monkeypatch.setattr(grammar, "_begun", lambda *of: Overcome(begun(*of), a))
+    start = Grammar.begin(compile_gbnf("root ::= [ab]*"), target_model)
+    assert start.then(b).allowed()[a]
+    with pytest.raises(LocalspecError, match="cannot be followed: too many items"):
+        start.then(b).then(a).allowed()
+    assert start.then(b).then(b).allowed()[b]
+
+
 # The loop.
 
 
