@@ -97,7 +97,7 @@ class ConversationSwitch:
             screen.conversation = conversation
             if conversation.turns:
                 screen.composer.suggest_first_message("")
-            if screen.view.turn_views:
+            if screen.view.turn_entries:
                 screen.view.clear()
             screen.view.show(conversation.turns)
             screen.view.follow_end()
