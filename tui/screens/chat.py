@@ -61,7 +61,7 @@ class ChatScreen(Screen[None]):
     message_size: counts the tokens of that one.
     history: those that Up brings back. composer: the text box. view: the conversation view.
     figures: update the status line and the live panel. dialogs: open other screens. switch: begins
-    and continues conversations. search: finds a text in this one.
+    and continues conversations, and changes their branch. search: finds a text in this one.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -237,17 +237,8 @@ class ChatScreen(Screen[None]):
 
     @on(ConversationView.VariantRequested)
     def _switch_variant(self, event: ConversationView.VariantRequested) -> None:
-        variants = self.conversation.variants(event.turn)
-        variant = variants[(variants.index(event.turn) + event.step) % len(variants)]
-        if variant is event.turn or self._is_kept_busy():
-            return
-        self.pending_changes.append(lambda: self._variant_switched(variant))
-        self.chat.engine_thread.choose(variant)
-
-    def _variant_switched(self, turn: Turn) -> None:
-        self.view.show(self.conversation.turns)
-        self.view.focus_turn(turn)
-        self.chat.autosave.save_branch(self.conversation.last)
+        if not self._is_kept_busy():
+            self.switch.choose_variant(event.turn, event.step)
 
     @on(ConversationView.CopyRequested)
     def _copy(self, event: ConversationView.CopyRequested) -> None:
