@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from textual import events
 from textual.app import App, SystemCommand
@@ -43,6 +43,7 @@ from localspec_tui.screens.settings import SAMPLING_DEFAULTS, ChatSettings, Sett
 from localspec_tui.screens.system_prompt import SystemPromptScreen
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.slash_commands import COMMANDS
+from localspec_tui.typed_keys import TypedKeys
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
 from localspec_tui.widgets.find_bar import FindBar
@@ -107,8 +108,7 @@ class ChatApp(App[None]):
         )
         self.main = ChatScreen()
         self.lost_text = ""
-        # Until the first frame is drawn.
-        self._typed_early: list[events.Event] | None = []
+        self._typed_keys = TypedKeys(self)
         # Whether the theme is not the user's choice.
         self._is_theme_guessed = False
         # The settings of the model that is loaded, to go back to if a switch fails.
@@ -138,9 +138,7 @@ class ChatApp(App[None]):
 
     async def _open_session(self) -> None:
         """Show the resumed session and load the model, once the first frame is drawn."""
-        early, self._typed_early = self._typed_early, None
-        for event in early or ():
-            await self.on_event(event)
+        await self._typed_keys.release()
         options, screen = self._launch_options, self.main
         for note in filter(None, (*options.notes, self.archive.problem)):
             screen.view.note(note, warning=True)
@@ -293,14 +291,17 @@ class ChatApp(App[None]):
     # Keys.
 
     async def on_event(self, event: events.Event) -> None:
-        """Focus the text box for letters that nothing else uses; what comes early waits for it."""
-        is_typed = isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded
-        if is_typed and self._typed_early is not None:
-            self._typed_early.append(event)
-            return
-        if is_typed and self.screen_stack and self.screen is self.main:
-            self.main.focus_for(cast("events.Key | events.Paste", event))
+        """Focus the text box for letters that nothing else uses; have keys wait for a screen."""
+        typed = event if isinstance(event, events.Key | events.Paste) else None
+        is_new = typed is not None and not typed.is_forwarded
+        if typed and is_new:
+            if not self._typed_keys.take(typed):
+                return
+            if self.screen_stack and self.screen is self.main:
+                self.main.focus_for(typed)
         await super().on_event(event)
+        if isinstance(typed, events.Key) and not (is_new and typed.is_forwarded):
+            self._typed_keys.done(typed)
 
     async def action_stop_or_quit(self) -> None:
         """Copy the selected text, if any; else stop the answer, and quit the second time.

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from localspec.conversation.turns import Turn
 from localspec_tui.found_text import occurrences, pattern_of
-from localspec_tui.shown_texts import Shown, ShownTexts
+from localspec_tui.shown_texts import ShownTexts
 from localspec_tui.widgets.find_bar import FindBar
+from localspec_tui.widgets.turn_entry import TurnEntry
 
 if TYPE_CHECKING:
     from localspec_tui.screens.chat import ChatScreen
@@ -41,7 +42,7 @@ class ConversationSearch:
         self.shown: Hit | None = None
         self.bar = FindBar(id="find")
         self._screen = screen
-        self._texts = ShownTexts(self._how_shown)
+        self._texts = ShownTexts()
         # The places so far, the last one first, and whether turns are still being read.
         self._found: list[Hit] = []
         self._is_reading = False
@@ -49,7 +50,7 @@ class ConversationSearch:
     def open(self) -> None:
         """Let the user type what to look for."""
         self.bar.open()
-        self._texts.forget_others(self._screen.conversation.turns)
+        self._texts.forget_others(entry.turn for entry in self._screen.view.turn_entries)
         self.find(self.bar.text)
 
     def close(self) -> None:
@@ -63,8 +64,8 @@ class ConversationSearch:
         """Look for a text, and show its last place; where it goes on with the one before, that."""
         before, self.shown = self.shown, None
         self.pattern = pattern_of(text) if text.strip() else None
-        if before and before.turn in self._screen.conversation.turns:
-            self._go_to(next(iter(self._hits(before.turn)), None))
+        if before and (entry := self._screen.view.entry_of(before.turn)):
+            self._go_to(next(iter(self._hits(entry)), None))
         self._read_all(go_to_last=True)
 
     def refresh(self) -> None:
@@ -89,8 +90,8 @@ class ConversationSearch:
         """Find all places, from the last turn back, and have one of them in sight."""
         self._found, self._is_reading = [], True
         began = monotonic()
-        for turn in reversed(self._screen.conversation.turns if self.pattern else []):
-            self._found += self._hits(turn)
+        for entry in reversed(self._screen.view.turn_entries if self.pattern else []):
+            self._found += self._hits(entry)
             if go_to_last and not self.shown and self._found:
                 self._go_to(self._found[0])
             if monotonic() - began > _SLICE:
@@ -103,21 +104,12 @@ class ConversationSearch:
         self._show_count()
         self._mark()
 
-    def _hits(self, turn: Turn) -> Sequence[Hit]:
+    def _hits(self, entry: TurnEntry) -> Sequence[Hit]:
         """The places in a turn, the last one first."""
         if not self.pattern:
             return []
-        count = sum(occurrences(self.pattern, text) for text in self._texts.of(turn))
-        return [Hit(turn, number) for number in reversed(range(count))]
-
-    def _how_shown(self, turn: Turn) -> Shown:
-        views = (view for view in self._screen.view.turn_views if view.turn is turn)
-        if view := next(views, None):
-            return Shown(view.shows_thought, view.shows_markdown)
-        has_origins = bool(self._screen.chat.autosave.origins.get(turn.key))
-        shows_origins = self._screen.show_origins and has_origins
-        is_markdown = self._screen.has_markdown and turn.role == "assistant"
-        return Shown(thought=False, markdown=is_markdown and not shows_origins)
+        count = sum(occurrences(self.pattern, text) for text in self._texts.of(entry))
+        return [Hit(entry.turn, number) for number in reversed(range(count))]
 
     def _show_count(self) -> None:
         if not self.pattern:
@@ -140,6 +132,6 @@ class ConversationSearch:
             self._screen.view.scroll_to_found(self.shown.turn)
 
     def _mark(self) -> None:
-        for view in self._screen.view.turn_views:
-            shown = self.shown.number if self.shown and self.shown.turn is view.turn else None
-            view.mark(self.pattern, shown)
+        for entry in self._screen.view.turn_entries:
+            is_shown = self.shown and self.shown.turn is entry.turn
+            entry.mark(self.pattern, self.shown.number if self.shown and is_shown else None)

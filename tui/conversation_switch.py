@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from localspec.conversation.turns import Conversation
+from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import LocalspecError
 
 if TYPE_CHECKING:
@@ -77,6 +77,20 @@ class ConversationSwitch:
         else:
             screen.view.note("what was found is in another variant: ←/→ on a message switch")
 
+    def choose_variant(self, turn: Turn, step: int) -> None:
+        """Continue another variant of a turn. step: 1 for the next, -1 for the one before."""
+        screen, variants = self._screen, self._screen.conversation.variants(turn)
+        variant = variants[(variants.index(turn) + step) % len(variants)]
+
+        def chosen() -> None:
+            screen.view.show(screen.conversation.turns)
+            screen.view.focus_turn(variant)
+            screen.chat.autosave.save_branch(screen.conversation.last)
+
+        if variant is not turn:
+            screen.pending_changes.append(chosen)
+            screen.chat.engine_thread.choose(variant)
+
     def _switch(
         self,
         conversation: Conversation,
@@ -97,7 +111,7 @@ class ConversationSwitch:
             screen.conversation = conversation
             if conversation.turns:
                 screen.composer.suggest_first_message("")
-            if screen.view.turn_views:
+            if screen.view.turn_entries:
                 screen.view.clear()
             screen.view.show(conversation.turns)
             screen.view.follow_end()

@@ -159,7 +159,8 @@ class EngineEventHandler:
         self.answer_drafters = self.ready.draft if self.ready else ()
 
     def _piece(self, event: Piece) -> None:
-        self._screen.view.turn_views[-1].append(event)
+        if entry := self._screen.view.last_turn:
+            entry.append(event)
 
     def _ended(self, event: Ended) -> None:
         self._set_idle()
@@ -168,7 +169,8 @@ class EngineEventHandler:
         if event.turn is None:
             self._screen.view.note("stopped before the first token")
             return
-        self._screen.view.turn_views[-1].end(event)
+        if entry := self._screen.view.last_turn:
+            entry.end(event)
         self._screen.search.refresh()
         self._note_archive_problem()
         if event.stop_reason == "context":

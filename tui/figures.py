@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from localspec.generation_config import DEFAULT_MAX_TOKENS
 from localspec.utils.busy_cores import BusyCores
+from localspec_tui.origins import Origins
 from localspec_tui.screens.settings import SAMPLING_DEFAULTS
 from localspec_tui.status import Status
 from localspec_tui.widgets.live_panel import LivePanel
@@ -47,16 +48,19 @@ def show_figures(screen: "ChatScreen") -> None:
     A model is loaded.
     """
     screen.query_one(StatusLine).show(_status(screen))
-    turn_views = screen.view.turn_views
-    if screen.show_origins and turn_views:
-        answers = [each for each in turn_views if each.origins.names]
-        focused = screen.view.focused_turn_view
-        shown = focused if focused in answers else (answers or turn_views)[-1]
-        screen.query_one(OriginLegend).show(shown.origins)
+    if screen.show_origins:
+        screen.query_one(OriginLegend).show(_origins_of_interest(screen))
     panel = screen.query_one(LivePanel)
     if panel.display:
-        drafter = turn_views[-1].latest_drafter if turn_views else None
+        last = screen.view.last_turn
+        drafter = last.origins.latest_drafter if last else None
         panel.show(screen.chat.engine_thread.stats, drafter)
+
+
+def _origins_of_interest(screen: "ChatScreen") -> Origins:
+    """Those of the turn that has the focus, if it has any, else of the last that has some."""
+    turns = [screen.view.focused_turn, *reversed(screen.view.turn_entries)]
+    return next((turn.origins for turn in turns if turn and turn.origins.names), Origins())
 
 
 def longest_answer(screen: "ChatScreen") -> str:

@@ -1,7 +1,6 @@
 """Shown texts: what the turns of a conversation show, for a search."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 from textual.content import Content
 
@@ -10,34 +9,24 @@ from localspec_tui.found_text import shown_text
 from localspec_tui.markdown.block_parser import BlockParser
 from localspec_tui.markdown.layout import BlockLayout
 from localspec_tui.sanitized import sanitized
+from localspec_tui.widgets.turn_entry import TurnEntry
 
 # Cells of a line. Where it is wrapped makes no difference to what is found.
 _WIDTH = 1000
 
 
-class Shown(NamedTuple):
-    """How a turn is shown: with its thought or without it; its text as Markdown or as written."""
-
-    thought: bool
-    markdown: bool
-
-
 class ShownTexts:
-    """Keeps the texts of answers, because to parse them takes long.
+    """Keeps the texts of answers, because to parse them takes long."""
 
-    how: says how a turn is shown.
-    """
-
-    def __init__(self, how: Callable[[Turn], Shown]) -> None:
-        self._how = how
+    def __init__(self) -> None:
         # What an answer was, and what it shows, by the key of its turn.
         self._parsed: dict[str, tuple[tuple[str, bool], str]] = {}
 
-    def of(self, turn: Turn) -> Sequence[str]:
+    def of(self, entry: TurnEntry) -> Sequence[str]:
         """What a turn shows: one text, or its reasoning and the text."""
-        how = self._how(turn)
-        text = self._answer(turn) if how.markdown else sanitized(turn.content)
-        return [sanitized(turn.thought), text] if how.thought else [text]
+        turn = entry.turn
+        text = self._answer(turn) if entry.shows_markdown else sanitized(turn.content)
+        return [sanitized(turn.thought), text] if entry.shows_thought else [text]
 
     def forget_others(self, turns: Iterable[Turn]) -> None:
         """Forget the texts of turns that are none of these."""

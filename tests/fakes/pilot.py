@@ -19,7 +19,7 @@ from localspec_tui.archive import Archive
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.screens.chat import ChatScreen
-from localspec_tui.widgets.conversation_view import Note
+from localspec_tui.widgets.note_entry import Note
 
 TIMEOUT = 60.0
 _STEP = 0.01

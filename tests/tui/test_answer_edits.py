@@ -42,11 +42,11 @@ def test_an_answer_is_edited_and_goes_on(tmp_path: Path) -> None:
             # The model's words up to the first difference, then the user's, then the model's again.
             await chat.press("ctrl+t")
             await chat.pilot.pause()
-            [*_, view] = chat.screen.view.turn_views
-            said = [each for each in view.origins.segments if each.origin == EDITED]
+            entry = chat.screen.view.last_turn
+            said = [each for each in entry.origins.segments if each.origin == EDITED]
             assert said == [OriginSegment("red @noon.txt", EDITED)]
-            assert "".join(each.text for each in view.origins.segments) == view.turn.content
-            assert view.origins.counts[EDITED] == 0 and view.origins.drafted > 0
+            assert "".join(each.text for each in entry.origins.segments) == entry.turn.content
+            assert entry.origins.counts[EDITED] == 0 and entry.origins.drafted > 0
             legend = next(row for row in chat.text.splitlines() if "· edited" in row)
             assert "suffix" in legend
             # The old answer can be reached.

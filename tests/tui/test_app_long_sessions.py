@@ -63,7 +63,7 @@ def test_a_long_session_opens_at_its_end_and_scrolls_back(tmp_path: Path) -> Non
                 assert before - 6 <= first < before
                 before = first
             assert len(view.turn_views) < 120
-            view.scroll_end(animate=False)
+            await chat.press("ctrl+end")
             await chat.until(lambda: visible(chat)[-1:] == [MESSAGES - 1])
             await chat.ask("and now?")
             assert "Hello, I am a script." in chat.text
@@ -106,6 +106,64 @@ def test_a_view_that_is_scrolled_up_stays_while_an_answer_grows(tmp_path: Path) 
             assert visible(chat) == looked_at
             chat.screen.view.follow_end()
             await chat.until(lambda: "stopped" in chat.text)
+
+    asyncio.run(body())
+
+
+@pytest.mark.slow
+def test_only_what_is_near_is_mounted_and_an_answer_grows_unseen(tmp_path: Path) -> None:
+    save_long_session(tmp_path)
+
+    async def body() -> None:
+        script = Script(["<think>so</think>line\n\n" * 40 + "The end."], context=200_000)
+        async with running_chat(script, tmp_path, latest=True) as chat:
+            view = chat.screen.view
+            script.rate = 60
+            await chat.send("more")
+            await chat.until(lambda: len(chat.contents) == MESSAGES + 2)
+            await chat.press("ctrl+home")
+            await chat.until(lambda: visible(chat)[:1] == [0])
+            assert len(view.turn_views) < 30
+            # The end of what is mounted is not the end of the conversation.
+            for last in (20, 40):
+                while visible(chat)[-1] < last:
+                    await chat.press("pagedown")
+                    await chat.pilot.pause()
+            assert len(view.turn_views) < 120
+            view.scroll_to(y=view.max_scroll_y, animate=False)
+            await chat.pilot.pause()
+            looked_at = visible(chat)
+            assert looked_at[-1] < MESSAGES - 1
+            script.rate = 0
+            await chat.wait_idle()
+            assert visible(chat) == looked_at
+            assert all(each.turn is not chat.screen.conversation.last for each in view.turn_views)
+            # What was written meanwhile is known without a view.
+            entry = view.last_turn
+            assert entry and entry.origins.drafted > 0 and entry.thought.seconds is not None
+            assert "".join(text for text, _ in entry.origins.segments) == entry.turn.content
+            # A message that is far away can have the focus, and loses it when it is unmounted.
+            view.action_move_focus(-1)
+            await chat.until(lambda: view.focused_turn is entry)
+            await chat.press("ctrl+home")
+            await chat.until(lambda: chat.screen.composer.has_focus and visible(chat)[:1] == [0])
+            view.follow_end()
+            await chat.until(lambda: "The end." in chat.text)
+
+    asyncio.run(body())
+
+
+def test_notes_stay_between_the_turns(tmp_path: Path) -> None:
+    save_long_session(tmp_path, 40)
+
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path, latest=True) as chat:
+            chat.screen.view.note("a note")
+            await chat.ask("more")
+            for key in ("ctrl+home", "ctrl+end"):
+                await chat.press(key)
+                await chat.until(lambda key=key: (visible(chat)[:1] == [0]) == (key == "ctrl+home"))
+            await chat.until(lambda: "a note" in chat.text and chat.notes.count("a note") == 1)
 
     asyncio.run(body())
 

@@ -18,7 +18,7 @@ from localspec_tui.figures import RegularUpdates
 from localspec_tui.widgets.conversation_view import ConversationView
 from localspec_tui.widgets.streaming_markdown import StreamingMarkdown
 from localspec_tui.widgets.throttle import Throttle
-from localspec_tui.widgets.turn_view import TurnView
+from localspec_tui.widgets.turn_entry import TurnEntry
 from localspec_tui.widgets.virtual_text import VirtualText
 
 PARAGRAPH = "A few words.\n\n"
@@ -44,7 +44,7 @@ class Answer:
 @asynccontextmanager
 async def growing_answer() -> AsyncIterator[Answer]:
     """An answer without text."""
-    view = ConversationView(TurnView)
+    view = ConversationView(TurnEntry)
     async with showing(view, size=(60, 16)) as pilot:
         view.show([Turn("user", "Question?"), Turn("assistant", "")])
         await pilot.settle()

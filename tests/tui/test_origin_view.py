@@ -15,7 +15,7 @@ from localspec.conversation.events import Ended, Piece
 from localspec.conversation.session import Session
 from localspec_tui.origins import Origins
 from localspec_tui.widgets.origin_view import OriginLegend, OriginView
-from localspec_tui.widgets.turn_view import TurnView
+from localspec_tui.widgets.turn_entry import TurnEntry
 
 ORIGINS = ["suffix", "terminal-5m-q4_0", "corrected", "bonus", "plain"]
 TOKENS = st.lists(st.tuples(st.text(max_size=4), st.sampled_from(ORIGINS)), max_size=40)
@@ -40,16 +40,16 @@ def test_the_view_shows_as_many_drafted_tokens_as_the_stats_count(answer: str) -
         session = Session(Script(answers=[answer], names=["suffix", "lookup"]).load())
         events = [*session.send("go on")]
         turn = session.turns[-1]
-        view = TurnView(turn)
-        view.show_origins(True)
-        async with showing(view) as pilot:
+        entry = TurnEntry(turn)
+        entry.show_origins(True)
+        async with showing(entry.make_view()) as pilot:
             for event in events:
                 if isinstance(event, Piece):
-                    view.append(event)
+                    entry.append(event)
                 elif isinstance(event, Ended):
-                    view.end(event)
+                    entry.end(event)
             await pilot.settle()
-            origins = view.query_one(OriginView).origins
+            origins = entry.origins
             stats = events[-1].stats  # type: ignore[union-attr]
             assert origins.drafted == stats.accepted > 0
             assert sum(origins.counts.values()) == stats.generated_tokens
@@ -74,7 +74,7 @@ def test_origins_differ_without_colours(monkeypatch: pytest.MonkeyPatch, theme: 
     monkeypatch.setenv("NO_COLOR", "1")
 
     async def body() -> None:
-        view = OriginView(Origins.of(WORDS))
+        view = OriginView(WORDS)
         async with showing(view) as pilot:
             pilot.app.theme = theme
             await pilot.settle()

@@ -13,8 +13,9 @@ from localspec.conversation.events import Ended, Event, Gauge, Piece
 from localspec.conversation.session import Session
 from localspec.conversation.turns import Turn
 from localspec.stats import Stats
+from localspec_tui.origins import OriginSegment
 from localspec_tui.widgets.progress_line import bar
-from localspec_tui.widgets.turn_view import TurnView
+from localspec_tui.widgets.turn_entry import TurnEntry
 
 # The progress line.
 
@@ -34,19 +35,19 @@ def answered(answer: str, question: str = "Question?") -> tuple[Session, list[Ev
     return session, [*session.send(question)]
 
 
-def feed(view: TurnView, events: list[Event]) -> None:
+def feed(entry: TurnEntry, events: list[Event]) -> None:
     for event in events:
         if isinstance(event, Piece):
-            view.append(event)
+            entry.append(event)
         elif isinstance(event, Ended):
-            view.end(event)
+            entry.end(event)
 
 
 def test_pieces_that_come_late_change_nothing() -> None:
     async def body() -> None:
         session, events = answered("Hello **there**.\n\n- one\n- two")
-        done = TurnView(session.turns[-1])
-        async with showing(done) as pilot:
+        done = TurnEntry(session.turns[-1])
+        async with showing(done.make_view()) as pilot:
             expected = pilot.rows()
             assert expected[:5] == [row and f"  {row}" for row in
                                     ("Answer", "Hello there.", "", "• one", "• two")]  # fmt: skip
@@ -60,14 +61,14 @@ def test_pieces_that_come_late_change_nothing() -> None:
 def test_a_growing_answer_is_shown() -> None:
     async def body() -> None:
         turn = Turn("assistant", "what is ")
-        view = TurnView(turn)
-        async with showing(view) as pilot:
+        entry = TurnEntry(turn)
+        async with showing(entry.make_view()) as pilot:
             assert pilot.rows()[1] == "  what is"
             turn.content += "there"
-            view.append(piece("there"))
+            entry.append(piece("there"))
             await pilot.until(lambda: pilot.rows()[1] == "  what is there")
             turn.stop_reason = "cancelled"
-            view.end(Ended(turn, "cancelled", "", "", Stats(), Gauge(1, 2)))
+            entry.end(Ended(turn, "cancelled", "", "", Stats(), Gauge(1, 2)))
             await pilot.settle()
             assert pilot.rows()[2] == "  stopped"
 
@@ -84,10 +85,10 @@ def test_an_answer_that_ends_before_its_view_is_mounted_is_shown_whole() -> None
         session, events = answered("Use `ls`:\n```sh\nls -lS\n```")
         whole = session.turns[-1]
         turn = Turn("assistant", whole.content.removesuffix("```"), key=whole.key)
-        view = TurnView(turn)
+        entry = TurnEntry(turn)
         turn.content, turn.stop_reason = whole.content, whole.stop_reason
-        async with showing(view, TurnView(whole)) as pilot:
-            feed(view, events)
+        async with showing(entry.make_view(), TurnEntry(whole).make_view()) as pilot:
+            feed(entry, events)
             await pilot.settle()
             rows = pilot.rows()
             assert rows[:3] == ["  Answer", "  Use ls:", "  ▏ ls -lS"]
@@ -99,20 +100,20 @@ def test_an_answer_that_ends_before_its_view_is_mounted_is_shown_whole() -> None
 def test_a_growing_thought_is_shown_and_then_folded_up() -> None:
     async def body() -> None:
         turn = Turn("assistant", "")
-        view = TurnView(turn)
-        async with showing(view) as pilot:
+        entry = TurnEntry(turn)
+        async with showing(entry.make_view()) as pilot:
             for thought in ("First this,\n", "then ", "that."):
                 turn.thought += thought
-                view.append(piece(thought=thought))
+                entry.append(piece(thought=thought))
             await pilot.until(lambda: "that." in "".join(pilot.rows()))
             assert re.fullmatch(r"  ▼ thinking for \d+\.\d s, 3 tokens", pilot.rows()[1])
             assert pilot.rows()[2:4] == ["    First this,", "    then that."]
             turn.content = "So."
-            view.append(piece("So."))
+            entry.append(piece("So."))
             await pilot.until(lambda: pilot.rows()[2] == "  So.")
             folded = pilot.rows()[1]
             assert re.fullmatch(r"  ▶ thought for \d+\.\d s, 3 tokens", folded)
-            view.focus()
+            entry.view.focus()
             await pilot.pilot.press("enter")
             await pilot.settle()
             opened = [row.removeprefix("▎").strip() for row in pilot.rows()[1:4]]
@@ -123,8 +124,8 @@ def test_a_growing_thought_is_shown_and_then_folded_up() -> None:
 
 def test_a_finished_thought_is_folded_up() -> None:
     async def body() -> None:
-        view = TurnView(Turn("assistant", "So.", thought="a\nb", stop_reason="eos"))
-        async with showing(view) as pilot:
+        entry = TurnEntry(Turn("assistant", "So.", thought="a\nb", stop_reason="eos"))
+        async with showing(entry.make_view()) as pilot:
             assert pilot.rows()[:3] == ["  Answer", "  ▶ thought, 2 lines", "  So."]
 
     asyncio.run(body())
@@ -143,7 +144,9 @@ def test_a_finished_thought_is_folded_up() -> None:
 )
 def test_an_incomplete_answer_shows_its_stop_reason(reason: str, mark: str) -> None:
     async def body() -> None:
-        async with showing(TurnView(Turn("assistant", "text", stop_reason=reason))) as pilot:
+        async with showing(
+            TurnEntry(Turn("assistant", "text", stop_reason=reason)).make_view()
+        ) as pilot:
             assert pilot.rows()[2].strip() == mark
 
     asyncio.run(body())
@@ -152,7 +155,9 @@ def test_an_incomplete_answer_shows_its_stop_reason(reason: str, mark: str) -> N
 def test_variants_are_numbered() -> None:
     async def body() -> None:
         turn = Turn("assistant", "text", stop_reason="eos")
-        async with showing(TurnView(turn, variant=(2, 3)), TurnView(turn)) as pilot:
+        async with showing(
+            TurnEntry(turn, variant=(2, 3)).make_view(), TurnEntry(turn).make_view()
+        ) as pilot:
             assert [row.strip() for row in pilot.rows() if "Answer" in row] == [
                 "Answer 2/3",
                 "Answer",
@@ -164,7 +169,7 @@ def test_variants_are_numbered() -> None:
 def test_a_user_turn_is_plain_text() -> None:
     async def body() -> None:
         text = "# no heading\n  * x[i] *= 2\n\n\tend \x1b[0m"
-        async with showing(TurnView(Turn("user", text))) as pilot:
+        async with showing(TurnEntry(Turn("user", text)).make_view()) as pilot:
             assert pilot.rows()[:5] == [
                 "  You",
                 "  # no heading",
@@ -180,19 +185,19 @@ def test_the_origin_view_replaces_the_text_and_back() -> None:
     async def body() -> None:
         session, events = answered("Some *words* to draft.")
         turn = session.turns[-1]
-        view, old = TurnView(turn), TurnView(Turn("assistant", "old", stop_reason="eos"))
-        async with showing(view, old) as pilot:
-            feed(view, events)
+        entry, old = TurnEntry(turn), TurnEntry(Turn("assistant", "old", stop_reason="eos"))
+        async with showing(entry.make_view(), old.make_view()) as pilot:
+            feed(entry, events)
             before = pilot.rows()
-            for each in (view, old):
+            for each in (entry, old):
                 each.show_origins(True)
             await pilot.settle()
             rows = pilot.rows()
-            assert [*view.origins.counts][:2] == ["suffix", "corrected"]
+            assert [*entry.origins.counts][:2] == ["suffix", "corrected"]
             assert rows[1] == "  Some *words* to draft."
             assert "  old" in rows
-            assert view.latest_drafter == "suffix" and old.latest_drafter is None
-            for each in (view, old):
+            assert entry.origins.latest_drafter == "suffix" and old.origins.latest_drafter is None
+            for each in (entry, old):
                 each.show_origins(False)
             await pilot.settle()
             assert pilot.rows() == before
@@ -203,11 +208,13 @@ def test_the_origin_view_replaces_the_text_and_back() -> None:
 def test_saved_origins_are_shown() -> None:
     async def body() -> None:
         turn = Turn("assistant", "a *b*", stop_reason="eos")
-        view = TurnView(turn, origins=[("a ", "lookup"), ("*b*", "plain")])
-        view.show_origins(True)
-        async with showing(view) as pilot:
+        entry = TurnEntry(
+            turn, origins=[OriginSegment("a ", "lookup"), OriginSegment("*b*", "plain")]
+        )
+        entry.show_origins(True)
+        async with showing(entry.make_view()) as pilot:
             assert pilot.rows()[1].strip() == "a *b*"
-            assert view.origins.names == ["lookup", "plain"]
+            assert entry.origins.names == ["lookup", "plain"]
 
     asyncio.run(body())
 
@@ -215,9 +222,9 @@ def test_saved_origins_are_shown() -> None:
 def test_a_long_answer_is_one_widget() -> None:
     async def body() -> None:
         text = "".join(f"Paragraph {number} with *words*.\n\n" for number in range(3000))
-        view = TurnView(Turn("assistant", text, stop_reason="eos"))
-        async with showing(view) as pilot:
-            assert len([*view.query("*")]) < 6
+        entry = TurnEntry(Turn("assistant", text, stop_reason="eos"))
+        async with showing(entry.make_view()) as pilot:
+            assert len([*entry.view.query("*")]) < 6
             pilot.app.query_one("VerticalScroll").scroll_end(animate=False)
             await pilot.settle()
             assert "  Paragraph 2999 with words." in pilot.rows()

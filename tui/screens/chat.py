@@ -40,7 +40,7 @@ from localspec_tui.widgets.origin_view import OriginLegend
 from localspec_tui.widgets.progress_line import ProgressLine
 from localspec_tui.widgets.status_line import StatusLine
 from localspec_tui.widgets.thought_view import ThoughtView
-from localspec_tui.widgets.turn_view import TurnView
+from localspec_tui.widgets.turn_entry import TurnEntry
 
 if TYPE_CHECKING:
     from localspec_tui.app import ChatApp
@@ -61,7 +61,7 @@ class ChatScreen(Screen[None]):
     message_size: counts the tokens of that one.
     history: those that Up brings back. composer: the text box. view: the conversation view.
     figures: update the status line and the live panel. dialogs: open other screens. switch: begins
-    and continues conversations. search: finds a text in this one.
+    and continues conversations, and changes their branch. search: finds a text in this one.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -106,7 +106,7 @@ class ChatScreen(Screen[None]):
             id="composer",
         )
         # Looked up for each token, and faster so than by a query.
-        self.view = ConversationView(self._make_turn_view, id="conversation")
+        self.view = ConversationView(self._make_entry, id="conversation")
         self._commands = SlashCommands(self)
         self.figures = RegularUpdates(self.update_status)
         self.dialogs = Dialogs(self)
@@ -167,17 +167,17 @@ class ChatScreen(Screen[None]):
         ready = self.event_handler.ready
         return ready is None or ready.has_template
 
-    def _make_turn_view(self, turn: Turn) -> TurnView:
+    def _make_entry(self, turn: Turn) -> TurnEntry:
         variants = self.conversation.variants(turn)
-        view = TurnView(
+        entry = TurnEntry(
             turn,
             variant=(variants.index(turn) + 1, len(variants)),
             origins=self.chat.autosave.origins.get(turn.key, ()),
-            markdown=self.has_markdown,
+            has_markdown=self.has_markdown,
         )
-        view.show_origins(self.show_origins)
-        view.mark(self.search.pattern, None)
-        return view
+        entry.show_origins(self.show_origins)
+        entry.mark(self.search.pattern, None)
+        return entry
 
     # Messages of the composer and of the conversation view.
 
@@ -237,17 +237,8 @@ class ChatScreen(Screen[None]):
 
     @on(ConversationView.VariantRequested)
     def _switch_variant(self, event: ConversationView.VariantRequested) -> None:
-        variants = self.conversation.variants(event.turn)
-        variant = variants[(variants.index(event.turn) + event.step) % len(variants)]
-        if variant is event.turn or self._is_kept_busy():
-            return
-        self.pending_changes.append(lambda: self._variant_switched(variant))
-        self.chat.engine_thread.choose(variant)
-
-    def _variant_switched(self, turn: Turn) -> None:
-        self.view.show(self.conversation.turns)
-        self.view.focus_turn(turn)
-        self.chat.autosave.save_branch(self.conversation.last)
+        if not self._is_kept_busy():
+            self.switch.choose_variant(event.turn, event.step)
 
     @on(ConversationView.CopyRequested)
     def _copy(self, event: ConversationView.CopyRequested) -> None:
@@ -361,8 +352,8 @@ class ChatScreen(Screen[None]):
     def action_origins(self) -> None:
         """Turn the origin view on or off."""
         self.show_origins = not self.show_origins
-        for view in self.view.turn_views:
-            view.show_origins(self.show_origins)
+        for entry in self.view.turn_entries:
+            entry.show_origins(self.show_origins)
         self.query_one(OriginLegend).display = self.show_origins
         self.search.refresh()
         self.update_status()

@@ -33,36 +33,28 @@ _CSS = """
 class OriginView(Widget):
     """Grows at its end. The styles differ without colours too; an OriginLegend explains them.
 
-    origins: what to show. `append` changes this object. text: the widget that shows it.
+    segments: the beginning. text: the widget that shows it.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
     DEFAULT_CSS = f"OriginView {{ width: 1fr; height: auto; {_CSS} }}"
 
-    def __init__(self, origins: Origins | None = None, *, id: str | None = None) -> None:
+    def __init__(self, segments: Iterable[tuple[str, str]] = (), *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.origins = origins or Origins()
         self.text = StyledText()
-        self._append_segments(self.origins.segments)
+        for text, origin in segments:
+            self.append(text, origin)
 
     def compose(self) -> ComposeResult:
         yield self.text
 
     def append(self, text: str, origin: str) -> None:
-        """Add one token; its text may be empty."""
-        self.origins.append(text, origin)
-        self._append_segments([(text, origin)])
+        """Add a text of one origin; it may be empty."""
+        self.text.append(text, _style(origin))
 
-    def finish(self, rest: str = "") -> None:
-        """Show all text now. rest: text that was held back until the end."""
-        self.origins.append_rest(rest)
-        if rest:
-            self._append_segments([(rest, self.origins.segments[-1].origin)])
+    def finish(self) -> None:
+        """Show all text now."""
         self.text.flush()
-
-    def _append_segments(self, segments: Iterable[tuple[str, str]]) -> None:
-        for text, origin in segments:
-            self.text.append(text, _style(origin))
 
 
 class OriginLegend(Widget):

@@ -1,5 +1,6 @@
 """Thought view: what a model thought before its answer, folded up once it has answered."""
 
+from dataclasses import dataclass
 from time import monotonic
 
 from textual.app import ComposeResult
@@ -12,8 +13,41 @@ from localspec_tui.widgets.styled_text import StyledText
 from localspec_tui.widgets.throttle import Throttle
 
 
+@dataclass(slots=True)
+class Thought:
+    """How the reasoning of an answer is shown.
+
+    is_open: whether its text is shown below its summary. tokens: how many there are. began: when
+    the first one came; None if that was not seen. seconds: how long it took; None until its end.
+    """
+
+    is_open: bool = False
+    tokens: int = 0
+    began: float | None = None
+    seconds: float | None = None
+
+    def grow(self, tokens: int) -> None:
+        """Show the text from the first token on. tokens: how many there are now."""
+        self.tokens = tokens
+        if self.began is None:
+            self.began, self.is_open = monotonic(), True
+
+    def end(self) -> None:
+        """Fold up the text if it was being written."""
+        if self.began is not None and self.seconds is None:
+            self.seconds, self.is_open = monotonic() - self.began, False
+
+    def summary(self, lines: int) -> str:
+        """How long the text is, in one line. lines: of the text."""
+        if self.began is None:
+            return f"thought, {lines:,} line{'s' if lines != 1 else ''}"
+        verb = "thinking" if self.seconds is None else "thought"
+        seconds = monotonic() - self.began if self.seconds is None else self.seconds
+        return f"{verb} for {seconds:.1f} s, {self.tokens:,} tokens"
+
+
 class ThoughtView(Widget):
-    """text: a finished thought; empty for one that is being written."""
+    """thought: says what is shown. text: the widget below the summary."""
 
     DEFAULT_CSS = """
     ThoughtView {
@@ -29,15 +63,13 @@ class ThoughtView(Widget):
     class Toggled(Message):
         """The text is shown now, or it is not shown any more."""
 
-    def __init__(self, text: str = "") -> None:
+    def __init__(self, thought: Thought) -> None:
         super().__init__()
-        self._started: float | None = None
-        self._seconds: float | None = None
-        self._tokens = 0
-        self._lines = text.count("\n") + 1
+        self._thought = thought
+        self._lines = 1
         self._summary = Static(id="summary", markup=False)
-        self.text = StyledText(text)
-        self.text.display = False
+        self.text = StyledText()
+        self.text.display = thought.is_open
         self._throttle = Throttle(self, self._show_summary)
 
     def compose(self) -> ComposeResult:
@@ -47,48 +79,28 @@ class ThoughtView(Widget):
     def on_mount(self) -> None:
         self._show_summary()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the text is shown below the summary."""
-        return self.text.display
-
-    @property
-    def summary(self) -> str:
-        """How long the thought is, in one line."""
-        if self._started is None:
-            return f"thought, {self._lines:,} line{'s' if self._lines != 1 else ''}"
-        verb = "thinking" if self._seconds is None else "thought"
-        seconds = monotonic() - self._started if self._seconds is None else self._seconds
-        return f"{verb} for {seconds:.1f} s, {self._tokens:,} tokens"
-
-    def append(self, text: str, tokens: int) -> None:
-        """Add text at the end. tokens: how many tokens the whole thought has."""
-        if self._started is None:
-            self._started = monotonic()
-            self._show_text(True)
-        self._tokens = tokens
+    def append(self, text: str) -> None:
+        """Add text at the end."""
+        self._lines += text.count("\n")
         self.text.append(text)
         self._throttle.request()
 
-    def end(self) -> None:
-        """Fold up a thought that was being written."""
-        if self._started is not None and self._seconds is None:
-            self._seconds = monotonic() - self._started
+    def follow(self) -> None:
+        """Show or hide the text, as the thought says now."""
+        if self.text.display != self._thought.is_open:
             self.text.flush()
-            self._show_text(False)
+            self.text.display = self._thought.is_open
+            self._show_summary()
+            self.post_message(self.Toggled())
 
     def toggle(self) -> None:
         """Show or hide the text."""
-        self._show_text(not self.text.display)
+        self._thought.is_open = not self._thought.is_open
+        self.follow()
 
     def on_click(self) -> None:
         self.toggle()
 
-    def _show_text(self, on: bool) -> None:
-        self.text.display = on
-        self._show_summary()
-        self.post_message(self.Toggled())
-
     def _show_summary(self) -> None:
-        arrow = "▼" if self.is_open else "▶"
-        self._summary.update(Content(f"{arrow} {self.summary}"))
+        arrow = "▼" if self._thought.is_open else "▶"
+        self._summary.update(Content(f"{arrow} {self._thought.summary(self._lines)}"))

@@ -1,9 +1,7 @@
 """Turn view: one turn of the conversation."""
 
-import re
-from collections.abc import Iterable
 from itertools import takewhile
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -12,10 +10,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from localspec.conversation.events import Ended, Piece
-from localspec.conversation.turns import Turn
 from localspec.conversation.unfinished import EDITED
 from localspec_tui.found_text import occurrences
-from localspec_tui.origins import Origins, OriginSegment
 from localspec_tui.sanitized import sanitized
 from localspec_tui.widgets.origin_view import OriginView
 from localspec_tui.widgets.single_layout import SingleLayout
@@ -23,6 +19,9 @@ from localspec_tui.widgets.streaming_markdown import StreamingMarkdown
 from localspec_tui.widgets.styled_text import StyledText
 from localspec_tui.widgets.thought_view import ThoughtView
 from localspec_tui.widgets.virtual_text import VirtualText
+
+if TYPE_CHECKING:
+    from localspec_tui.widgets.turn_entry import TurnEntry
 
 _NAMES = {"user": "You", "assistant": "Answer", "system": "System", "tool": "Tool"}
 _STOP_REASONS = {
@@ -35,11 +34,7 @@ _STOP_REASONS = {
 
 
 class TurnView(SingleLayout, can_focus=True):
-    """Shows a turn. For an answer that is being written, call `append` and `end`.
-
-    variant: number of this variant, from 1, and how many there are. origins: of the text so far.
-    markdown: whether answers are Markdown; if not, they are shown as plain text.
-    """
+    """Shows what an entry holds, and follows it."""
 
     # A click, perhaps just into the window, must not make letters commands.
     FOCUS_ON_CLICK = False
@@ -63,35 +58,20 @@ class TurnView(SingleLayout, can_focus=True):
     }
     """
 
-    def __init__(
-        self,
-        turn: Turn,
-        *,
-        variant: tuple[int, int] = (1, 1),
-        origins: Iterable[OriginSegment] = (),
-        markdown: bool = True,
-    ) -> None:
-        super().__init__(classes=turn.role)
-        self.turn = turn
-        self._variant = variant
-        self._origins = Origins.of(origins)
+    def __init__(self, entry: "TurnEntry") -> None:
+        super().__init__(classes=entry.turn.role)
+        self.entry = entry
+        self.turn = entry.turn
         self._origin_view: OriginView | None = None
-        self._is_origin_view_on = False
         self._thought: ThoughtView | None = None
-        self._marked: tuple[re.Pattern[str] | None, int | None] = None, None
         # The text with the place in sight.
         self._found_in: VirtualText[Any] | None = None
-        markdown = markdown and turn.role == "assistant"
-        self._body = StreamingMarkdown() if markdown else StyledText()
+        self._body = StreamingMarkdown() if entry.has_markdown else StyledText()
         self._stop_reason = Static(id="stop-reason", markup=False)
-        # Characters of the turn's thought and content that are shown, and tokens appended.
-        self._shown_thought = self._shown_content = self._tokens = 0
-        if self._is_growing:
-            self._show_growth()
-        else:
-            self._thought = ThoughtView(turn.thought) if turn.thought else None
-            self._body.append(turn.content)
-            self._shown_thought, self._shown_content = len(turn.thought), len(turn.content)
+        # Characters of the turn's thought and content that are shown.
+        self._shown_thought = self._shown_content = 0
+        self._show_growth()
+        self.show_origins()
 
     def compose(self) -> ComposeResult:
         yield Static(Content(self._title()), id="title")
@@ -103,71 +83,52 @@ class TurnView(SingleLayout, can_focus=True):
         yield self._stop_reason
 
     def on_mount(self) -> None:
-        if not self._is_growing:
+        if not self.entry.is_growing:
             # It may have ended since it was made.
             self._show_growth()
             self._finish()
         self._show_stop_reason()
 
     def append(self, piece: Piece) -> None:
-        """Show a token that was added to the turn."""
-        self._tokens += 1
-        origins = self._origin_view or self._origins
-        origins.append(piece.said, piece.token.origin)
-        if self._is_origin_view_on and not self._origin_view:
-            self.show_origins(True)
+        """Show a token that was added to the entry."""
+        if self._origin_view:
+            self._origin_view.append(piece.said, piece.token.origin)
+        elif self.entry.shows_origins:
+            self.show_origins()
         self._show_growth()
 
     def end(self, ended: Ended) -> None:
         """Show the end of the answer."""
         self._show_growth()
         if self._origin_view:
-            self._origin_view.finish(ended.said)
-        else:
-            self._origins.append_rest(ended.said)
+            if ended.said:
+                self._origin_view.append(ended.said, self.entry.origins.segments[-1].origin)
+            self._origin_view.finish()
         self._finish()
         self._show_stop_reason()
 
-    def show_origins(self, on: bool) -> None:
-        """Replace the text with the origin view, if origins are known; or go back to the text."""
-        self._is_origin_view_on = on
-        if on and not self._origin_view and self._origins.names:
-            self._origin_view = OriginView(self._origins)
+    def show_origins(self) -> None:
+        """Show the origin view in place of the text, or the text, as the entry says."""
+        on = self.entry.shows_origins
+        if on and not self._origin_view:
+            self._origin_view = OriginView(self.entry.origins.segments)
             self._mount_before(self._origin_view, self._stop_reason)
         if self._origin_view:
             self._origin_view.display = on
             self._body.display = not on
-        self.mark(*self._marked)
+        self.mark()
 
-    @property
-    def shows_thought(self) -> bool:
-        """Whether the text of its thought is shown."""
-        return self._thought is not None and self._thought.is_open
-
-    @property
-    def shows_origins(self) -> bool:
-        """Whether the origin view is shown in place of the text."""
-        return self._origin_view is not None and self._is_origin_view_on
-
-    @property
-    def shows_markdown(self) -> bool:
-        """Whether the text is shown as Markdown."""
-        return isinstance(self._shown_text, StreamingMarkdown)
-
-    def mark(self, pattern: re.Pattern[str] | None, shown: int | None) -> None:
-        """Mark what a pattern finds in all that is shown. shown: the number of the place in sight.
-
-        The places in the thought, if that is shown, come before those in the text.
-        """
-        self._marked = pattern, shown
+    def mark(self) -> None:
+        """Mark what the pattern of the entry finds."""
+        pattern, hit = self.entry.pattern, self.entry.hit
         in_thought = 0
-        if pattern and self.shows_thought:
+        if pattern and self.entry.shows_thought:
             in_thought = occurrences(pattern, sanitized(self.turn.thought))
-        is_before = shown is not None and shown < in_thought
+        is_before = hit is not None and hit < in_thought
         self._found_in = self._thought.text if self._thought and is_before else self._shown_text
         if self._thought:
-            self._thought.text.mark(pattern, shown if is_before else None)
-        self._shown_text.mark(pattern, None if is_before or shown is None else shown - in_thought)
+            self._thought.text.mark(pattern, hit if is_before else None)
+        self._shown_text.mark(pattern, None if is_before or hit is None else hit - in_thought)
 
     @property
     def found_row(self) -> int:
@@ -179,29 +140,9 @@ class TurnView(SingleLayout, can_focus=True):
 
     @property
     def _shown_text(self) -> VirtualText[Any]:
-        return self._origin_view.text if self._origin_view and self.shows_origins else self._body
-
-    @property
-    def has_variants(self) -> bool:
-        """Whether the turn has other variants."""
-        return self._variant[1] > 1
-
-    @property
-    def can_be_edited(self) -> bool:
-        """Whether it is a question, or an answer that has ended."""
-        return self.turn.role == "user" or (
-            self.turn.role == "assistant" and self.turn.stop_reason is not None
-        )
-
-    @property
-    def origins(self) -> Origins:
-        """The origins of the text so far."""
-        return self._origin_view.origins if self._origin_view else self._origins
-
-    @property
-    def latest_drafter(self) -> str | None:
-        """The drafter of the last drafted token, or None."""
-        return self._origins.latest_drafter
+        if self._origin_view and self.entry.shows_origins:
+            return self._origin_view.text
+        return self._body
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether the key of an action works here."""
@@ -211,10 +152,6 @@ class TurnView(SingleLayout, can_focus=True):
         """Show or hide the thought."""
         if self._thought:
             self._thought.toggle()
-
-    @property
-    def _is_growing(self) -> bool:
-        return self.turn.role == "assistant" and self.turn.stop_reason is None
 
     def _show_growth(self) -> None:
         """Show what the turn holds beyond what is shown.
@@ -226,15 +163,15 @@ class TurnView(SingleLayout, can_focus=True):
             self._append_thought(thought)
         if content := self.turn.content[self._shown_content :]:
             self._shown_content += len(content)
-            if self._thought:
-                self._thought.end()
             self._body.append(content)
+        if self._thought:
+            self._thought.follow()
 
     def _append_thought(self, text: str) -> None:
         if self._thought is None:
-            self._thought = ThoughtView()
+            self._thought = ThoughtView(self.entry.thought)
             self._mount_before(self._thought, self._body)
-        self._thought.append(text, self._tokens)
+        self._thought.append(text)
 
     def _mount_before(self, widget: Widget, sibling: Widget) -> None:
         """Mount a widget, unless `compose` is still to come and will yield it."""
@@ -243,12 +180,12 @@ class TurnView(SingleLayout, can_focus=True):
 
     def _finish(self) -> None:
         if self._thought:
-            self._thought.end()
+            self._thought.follow()
         if isinstance(self._body, StreamingMarkdown):
             self._body.finish()
 
     def _title(self) -> str:
-        number, count = self._variant
+        number, count = self.entry.variant
         numbers = f" {number}/{count}" if count > 1 else ""
         return _NAMES[self.turn.role] + numbers + (", edited" if self.turn.edited else "")
 
