@@ -66,8 +66,8 @@ class AdaptivePolicy:
         self._deepest = min(deepest, WIDEST - 1)
         self.all_candidates = [Candidate(d, costs.drafter(d.name), prior) for d in drafters]
         self.candidates = self.all_candidates  # without those that were lost in this text
-        self.use_costs(costs)
         self._running: RunningDraft | None = None
+        self.use_costs(costs)
         # Survivals and drafting (see Offer) of a candidate that found no round.
         self._drafts: tuple[Sequence[float], Drafting] = ((), NO_DRAFTING)
         self._steps_since_plain = self._generated = 0
@@ -80,11 +80,15 @@ class AdaptivePolicy:
 
     def use_costs(self, costs: CostModel) -> None:
         """Decide by other costs, between two generations; acceptance rates are kept."""
-        self._passes = costs.passes
-        self._round = Round(self._passes, self.rows.offer, ())
         self.loss_budget = LossBudget()
-        for candidate in self.all_candidates:
-            candidate.cost = costs.drafter(candidate.drafter.name)
+        self.move_to([each.drafter for each in self.all_candidates], costs)
+
+    def move_to(self, drafters: Sequence[Drafter], costs: CostModel) -> None:
+        """Go on with what was learnt, for the same drafters in another text. costs: of that."""
+        self._passes, self._running = costs.passes, None
+        self._round = Round(self._passes, self.rows.offer, ())
+        for candidate, drafter in zip(self.all_candidates, drafters, strict=True):
+            candidate.move_to(drafter, costs.drafter(drafter.name))
 
     def begin(self) -> None:
         """Start a generation. Costs and acceptance rates are kept, also of those that were lost."""
@@ -146,9 +150,7 @@ class AdaptivePolicy:
             self.rows.ask_all()
             round_.plan_others(chosen.plan)
         self._offer(options, chosen)
-        if chosen is None:
-            return PLAIN_STEP
-        return self._start(chosen, limit, max(chosen.rate, 1 / round_.plain))
+        return self._start(chosen, limit) if chosen else PLAIN_STEP
 
     def _all_may_rest(self, limit: Limit) -> bool:
         # A text alone is asked about a copy as soon as a row for it may pay.
@@ -184,8 +186,7 @@ class AdaptivePolicy:
         running = self._running
         lost = self._passes.take_lost()
         self.rows.learn(step, self._passes, running.reading if running else 0.0, lost)
-        step_seconds = self._step_seconds
-        plain, seconds = step_seconds.plain(step), step_seconds.own_seconds(step)
+        plain, seconds = self._step_seconds.plain(step), self._step_seconds.own_seconds(step)
         lost /= self._round.texts
         self._charge(step, seconds, plain, lost)
         self._steps_since_plain = self._steps_since_plain + 1 if step.verified else 0
@@ -372,7 +373,7 @@ class AdaptivePolicy:
         alone, least = self._round.texts == 1, (_LEAST_GAIN - 1) * self._round.plain
         return alone and option.gain_of_looking(self._round.table()) > least
 
-    def _start(self, option: Option, limit: Limit, rate: float) -> Decision:
+    def _start(self, option: Option, limit: Limit) -> Decision:
         candidate, plan, round_ = option.candidate, option.plan, self._round
         passes = round_.table(plan.others)
         # The rows of a parallel draft are computed first; others leave no more room than planned.
@@ -382,7 +383,7 @@ class AdaptivePolicy:
         longer = passes[plan.depth + 1] - passes[1] + paid[plan.depth]
         self._running = running = RunningDraft(
             option,
-            rate,
+            max(option.rate, 1 / round_.plain),
             passes,
             most,
             deepest,

@@ -70,13 +70,10 @@ class Candidate:
     def __init__(
         self, drafter: Drafter, cost: DrafterCost, prior: AcceptancePrior = NO_PRIOR
     ) -> None:
-        self.drafter = drafter
-        self.cost = cost
+        self.move_to(drafter, cost)
         self._guess = guess = prior.rates.get(drafter.name, FIRST_GUESS)
         self._earlier = earlier = prior.counts.get(drafter.name)
         self.reports_confidence = earlier is not None and earlier.reports_confidence
-        self.cheap = drafter.traits.cheap
-        self.parallel = drafter.traits.parallel
         self.acceptance_rates = AcceptanceRates(guess, earlier)
         self.counts = DraftCounts()
         self.overlap = Overlap()
@@ -84,16 +81,11 @@ class Candidate:
         self._exploration_budget = 0.0
         self._pause: Pause | None = None
         self._confidence_table = ConfidenceTable(earlier)
-        self._chances = drafter.traits.chances
-        self._deepest = drafter.traits.deepest
         self._margins: list[float] = []
-        self._reads_hidden = bool(drafter.traits.reads_hidden)
-        self._only_last_row = drafter.traits.only_last_row
         # Whether it was shown the rows of the last step, and what reading took since it last paid.
         self._shown = True
         self._unpaid = 0.0
         self._stopped = self._resumed = False
-        self._shadow: Draft | None = None
         self._first_chance = 0.0
         self._waited = 0
         self._wait = 1
@@ -101,6 +93,15 @@ class Candidate:
         self._idle = False
         self._texts_waited = 0
         self._wait_texts = 1
+
+    def move_to(self, drafter: Drafter, cost: DrafterCost) -> None:
+        """Go on with what was learnt, for the same drafter in another text."""
+        self.drafter, self.cost = drafter, cost
+        traits = drafter.traits
+        self.cheap, self.parallel = traits.cheap, traits.parallel
+        self._chances, self._deepest = traits.chances, traits.deepest
+        self._reads_hidden, self._only_last_row = bool(traits.reads_hidden), traits.only_last_row
+        self._shadow: Draft | None = None
 
     @property
     def backlog(self) -> int:

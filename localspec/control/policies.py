@@ -10,7 +10,7 @@ from localspec.control.cost_model import CostModel
 from localspec.control.explanation import Explain
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.pass_costs import WIDEST
-from localspec.control.row_budget import RowShare
+from localspec.control.row_budget import RowBudget, RowShare
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.sampling.params import SamplingParams
@@ -48,6 +48,9 @@ class Policies:
 
     Acceptance depends on the rule, the temperature and XTC, so each of these, with the drafter that
     was asked for, has its own adaptive policy.
+
+    A sequence that is made for one text begins where one before it has ended (`keep`, `go_on`):
+    otherwise each short text would try the same drafters again, and lose as much by it.
     """
 
     def __init__(
@@ -61,6 +64,34 @@ class Policies:
         self._drafters = drafters
         self._priors = priors
         self._adaptive: dict[_Key, AdaptivePolicy] = {}
+        # What those of sequences that are gone have learnt, and what this one was given of it.
+        self._kept: list[dict[_Key, AdaptivePolicy]] = []
+        self._before: dict[_Key, AdaptivePolicy] = {}
+
+    def keep(self, gone: "Policies") -> None:
+        """Keep what those of another sequence of the same models have learnt, which is gone."""
+        # Their drafters are gone, too: until another sequence goes on, these hold their places.
+        learnt = {
+            key: policy
+            for key, policy in (gone._before | gone._adaptive).items()
+            if self._moved(policy, key)
+        }
+        self._kept.append(learnt)
+
+    def go_on(self, others: "Policies") -> None:
+        """Begin with what another sequence has kept, which no other one begins with."""
+        if others._kept:
+            self._before = others._kept.pop()
+
+    def _moved(self, policy: AdaptivePolicy, key: _Key) -> bool:
+        """Move a policy to these drafters, unless it has lost one of them for good."""
+        drafters = self._named(key.drafter)
+        names = [each.drafter.name for each in policy.all_candidates]
+        if not self.costs or names != [each.name for each in drafters]:
+            return False
+        policy.explain, policy.rows = None, RowBudget().new_share()
+        policy.move_to(drafters, self.costs)
+        return True
 
     def use_costs(self, costs: CostModel) -> None:
         """Decide by other costs from the next generation on; acceptance rates are kept."""
@@ -112,6 +143,9 @@ class Policies:
             )
         temperature = round(params.temperature, 1)
         key = _Key(settings.rule, temperature, params.has_xtc, settings.drafter)
+        before = self._before.pop(key, None)
+        if before and self._moved(before, key):
+            self._adaptive[key] = before
         if key not in self._adaptive:
             prior = self._priors(settings.rule, params.temperature)
             self.prior_ignored = prior.ignored

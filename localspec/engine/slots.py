@@ -147,6 +147,7 @@ class Slots:
             elif slot in self.further:
                 self.further.remove(slot)
                 slot.close()
+                self.own.loaded.policies.keep(slot.loaded.policies)
             self._leave_abandoned()
             self.lock.notify_all()
 

@@ -139,11 +139,12 @@ class LoadedModels:
         """Make drafters for the text in another cache of the target.
 
         Its costs start from the costs learnt for this text. From then on they are learnt
-        separately, as texts differ in length.
+        separately, as texts differ in length. Its policies start from those of a text that is gone.
         """
         drafter_set = self.drafters.another_set(target, self.runtime, self.drafter_set)
         costs = self.policies.costs.copy() if self.policies.costs else None
         policies = _policies(target, drafter_set, costs)
+        policies.go_on(self.policies)
         return replace(self, target=target, drafter_set=drafter_set, policies=policies)
 
     def must_load_again(self, request: DraftRequest) -> bool:

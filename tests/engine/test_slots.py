@@ -21,6 +21,7 @@ from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from localspec.control.adaptive import AdaptivePolicy
 from localspec.conversation.session import Session
 from localspec.engine import slots
 from localspec.engine.engine import Engine, load
@@ -281,6 +282,25 @@ def test_a_text_beside_a_session(engine: Engine, alone: Callable[[str], list[int
             break
         assert engine.generate("def", **OPTIONS).token_ids == alone("def")
         assert len(answer.result().written.tokens) == 20  # type: ignore[union-attr]
+
+
+def test_texts_beside_a_session_go_on_from_what_those_before_have_learnt(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, make = [], AdaptivePolicy.__init__
+
+    def counted(self: AdaptivePolicy, *args: Any, **options: Any) -> None:
+        made.append(self)
+        make(self, *args, **options)
+
+    monkeypatch.setattr(AdaptivePolicy, "__init__", counted)
+    with load(tiny_path, str(tiny_path), threads=1, context=128) as engine, Session(engine):
+        for _ in range(3):
+            engine.generate("def", **OPTIONS)
+        assert len(made) == 1
+        engine.generate(["abc", "def", "ab"], **OPTIONS)
+        engine.generate(["abc", "def", "ab"], **OPTIONS)
+        assert len(made) == 3
 
 
 def test_closing_the_engine_ends_texts_that_wait(tiny_path: Path, no_room: None) -> None:

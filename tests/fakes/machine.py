@@ -138,6 +138,11 @@ class Machine:
     takes_back: int | None = None
 
     def policy(self, *drafters: object, **options: object) -> AdaptivePolicy:
+        options = {"clock": self.clock, **options}
+        return AdaptivePolicy(drafters, self.costs(*drafters), **options)  # type: ignore[arg-type]
+
+    def costs(self, *drafters: object) -> CostModel:
+        """What passes and drafts take, as measured."""
         curve = CURVES[self.curve]
         profile = {n: self.plain * curve[n] for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32)}
         passes = PassCosts(profile, unequal_apart=self.takes_back is not None)
@@ -148,8 +153,7 @@ class Machine:
             for drafter in drafters
             if isinstance(drafter, CostlyDrafter)
         }
-        options = {"clock": self.clock, **options}
-        return AdaptivePolicy(drafters, CostModel(passes, costs), **options)  # type: ignore[arg-type]
+        return CostModel(passes, costs)
 
     def write(
         self, policy: AdaptivePolicy, tokens: int, most: int = 10**9, lacking: int = 0
