@@ -14,12 +14,10 @@ from localspec.sampling.schema_check import (
     checked,
     spells_texts_one_way,
 )
+from localspec.sampling.schema_space import space_within
 
 if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
-
-# Whitespace between JSON tokens. It is bounded because small models may repeat spaces for ever.
-_SPACE = r"[ \t\r\n]{1,20}"
 
 
 @lru_cache(maxsize=8)
@@ -47,7 +45,7 @@ def _options(schema: Schema) -> "JsonCompileOptions":
     """How llguidance reads the schema, whatever its own key "x-guidance" says."""
     options: JsonCompileOptions = {
         "whitespace_flexible": True,
-        "whitespace_pattern": _SPACE,
+        "whitespace_pattern": space_within(schema),
         "coerce_one_of": False,
         "lenient": False,
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from fuzz.campaign import Campaign
-from fuzz.schemas import random_case, satisfies, takes, written
+from fuzz.schemas import random_case, satisfies, spells, takes, written
 
 from localspec.errors import InvalidValueError
 from localspec.sampling.json_schema import compile_schema
@@ -196,3 +196,36 @@ def test_what_random_schemas_write_satisfies_them() -> None:
     campaign = Campaign().run(random_case, range(600))
     assert not campaign.faults, campaign.report()
     assert campaign.ends["valid"] > 250 and campaign.ends["refused"] > 100
+
+
+def flat(*names: str, of: Any) -> dict[str, Any]:
+    """A schema of objects that have these members, and no others."""
+    members = {"properties": dict.fromkeys(names, of), "required": [*names]}
+    return {"type": "object", **members, "additionalProperties": False}
+
+
+RECURSIVE = {"type": "array", "items": {"$ref": "#"}}
+
+
+@pytest.mark.parametrize("indent", [2, 4, "\t"])
+@pytest.mark.parametrize(
+    "schema, value",
+    [
+        (flat("a", "b", of={"const": 1}), {"a": 1, "b": 1}),
+        (flat("a", of=_array(flat("b", of={"$ref": "#/$defs/x"}))) | {"$defs": {"x": {}}}, None),
+        (RECURSIVE, [[[[[]]]]]),
+        ({}, [{"a": [{"b": [1]}]}]),
+    ],
+    ids=["flat", "deep", "recursive", "any"],
+)
+def test_values_may_be_indented(schema: Any, value: Any, indent: Any) -> None:
+    value = {"a": [{"b": 1}]} if value is None else value
+    assert spells(compile_schema(json.dumps(schema)), json.dumps(value, indent=indent))
+
+
+def test_whitespace_drowns_nothing() -> None:
+    """However a model likes it: a blank, or a newline and one indent."""
+    grammar = compile_schema(json.dumps(flat("a", of={"const": 1})))
+    assert spells(grammar, '{\n    "a"\n    :\n    1\n    }')
+    for space in ("  ", "\n\n", "\n     ", "\n\t\t", "\r", " \n"):
+        assert not spells(grammar, f'{{{space}"a": 1}}'), repr(space)
