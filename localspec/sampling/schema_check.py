@@ -40,7 +40,7 @@ def checked(schema: Schema) -> dict[str, Any]:
     Raises InvalidValueError, which names the keyword and its value.
     """
     References(schema).require_shallow()
-    for each in _all_within(schema):
+    for each in all_within(schema):
         _require_understood(each)
         for key in (*_BOUNDS, "multipleOf"):
             _require_exact(key, each.get(key), bound=True)
@@ -53,20 +53,20 @@ def checked(schema: Schema) -> dict[str, Any]:
     return whole
 
 
-def spells_texts_one_way(schema: Schema) -> bool:
+def spells_texts_one_way(schema: Schema, understood: Schema) -> bool:
     r"""Whether \uXXXX must stay out of all texts, as in names it would pass for another name.
 
     So it is where an object has properties of a known name or pattern, and any others besides.
+    understood: the schema as llguidance gets it, with other patterns for the same texts.
     Raises InvalidValueError if the schema has a text that cannot be written without.
     """
-    parts = _all_within(schema)
     needed = any(
         ("properties" in each or "patternProperties" in each)
         and each.get("additionalProperties") is not False
-        for each in parts
+        for each in all_within(understood)
     )
     if needed:
-        for text in (text for each in parts for text in _literals(each)):
+        for text in (text for each in all_within(schema) for text in _literals(each)):
             if _CONTROL.search(text):
                 raise InvalidValueError(
                     f"schema: {text!r:.60} has a control character, which is supported only where "
@@ -91,7 +91,7 @@ class References:
 
     def names(self) -> set[str]:
         """All references in the document."""
-        found = (each.get("$ref") for each in _all_within(self._root))
+        found = (each.get("$ref") for each in all_within(self._root))
         return {each for each in found if isinstance(each, str)}
 
     def require_shallow(self) -> None:
@@ -128,7 +128,8 @@ def _parts(schema: Schema) -> Iterator[dict[str, Any]]:
         yield from (each for each in within if isinstance(each, dict))
 
 
-def _all_within(schema: Schema) -> list[Schema]:
+def all_within(schema: Schema) -> list[Schema]:
+    """A schema and those within it, those of definitions included."""
     found = [schema]
     for each in found:  # which grows
         found.extend(_parts(each))

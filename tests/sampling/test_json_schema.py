@@ -67,6 +67,8 @@ def test_what_may_be_written(schema: Any, good: list[Any], bad: list[Any]) -> No
     assert not any(takes(grammar, value) for value in bad)
 
 
+# An object with more members than those that it names.
+_OPEN = '{"properties": {"a": %s}, "additionalProperties": {}}'
 REFUSED = [
     ("{", "line 1, column 2: Expecting property name"),
     ("[]", r"it is \[\], and must be an object"),
@@ -83,8 +85,8 @@ REFUSED = [
     ('{"type": "object", "minProperties": 2}', "minProperties is 2; it is supported up to one"),
     ('{"x-guidance": {"lenient": true}, "not": {}}', 'Unimplemented keys: \\["not"\\]'),
     ('{"const": "\\ud800"}', "unexpected end of hex escape"),
-    ('{"properties": {"a": {"const": "\\u0001"}}}', "'.x01' has a control character"),
-    ('{"properties": {"a": {"pattern": "^\\\\x01"}}}', "has a control character"),
+    (_OPEN % '{"const": "\\u0001"}', "'.x01' has a control character"),
+    (_OPEN % '{"pattern": "^\\\\x01"}', "has a control character"),
 ]
 
 
@@ -128,7 +130,7 @@ def test_a_number_that_would_become_another_is_refused(place: str, number: str) 
 
 
 def test_a_number_that_asks_for_nothing_is_not_looked_at() -> None:
-    grammar = compile_schema('{"type": "integer", "default": 1e400, "examples": [1e99]}')
+    grammar = compile_schema('{"type": "number", "default": 1e400, "examples": [1e99]}')
     assert takes(grammar, 10**30)
 
 
@@ -177,10 +179,11 @@ def test_references_that_unfold_without_bound_take_no_time(of: Any) -> None:
     assert time.perf_counter() - start < 5
 
 
+OPEN: dict[str, Any] = {"properties": {"a": {"type": "integer"}}, "additionalProperties": True}
 NAMED = [
-    {"type": "object", "properties": {"a": {"type": "integer"}}},
+    {"type": "object", **OPEN},
     {"type": "object", "patternProperties": {"^a": {"type": "integer"}}},
-    {"type": "array", "items": {"properties": {"a": {"type": "integer"}}}, "minItems": 1},
+    {"type": "array", "items": OPEN, "minItems": 1},
 ]
 
 
@@ -229,3 +232,35 @@ def test_whitespace_drowns_nothing() -> None:
     assert spells(grammar, '{\n    "a"\n    :\n    1\n    }')
     for space in ("  ", "\n\n", "\n     ", "\n\t\t", "\r", " \n"):
         assert not spells(grammar, f'{{{space}"a": 1}}'), repr(space)
+
+
+A: dict[str, Any] = {"type": "object", "properties": {"a": {"const": 1}}}
+B: dict[str, Any] = {"type": "object", "properties": {"b": {"const": 1}}, "required": ["b"]}
+BOTH = {"allOf": [A, B]}
+CLOSED: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
+    (A, [{}, {"a": 1}], [{"b": 1}, {"a": 1, "b": 1}]),
+    ({**A, "additionalProperties": True}, [{"b": 1}, {"a": 1, "b": 2}], []),
+    ({**A, "patternProperties": {"^b": {}}}, [{"b": 1}], []),
+    ({"type": "object", "properties": {}}, [{}], [{"b": 1}]),
+    ({"type": "object"}, [{}, {"b": 1}], []),
+    ({**A, "required": ["a", "b"]}, [{"a": 1, "b": [2]}], [{"a": 1}, {"a": 1, "b": 1, "c": 1}]),
+    ({**A, "required": ["a"], "minProperties": 2}, [{"a": 1, "b": 1}], [{"a": 1}]),
+    ({"anyOf": [A, B]}, [{}, {"a": 1}, {"b": 1}], [{"a": 1, "b": 1}]),
+    ({**A, "anyOf": [{"required": ["a"]}]}, [{"a": 1}], [{}, {"a": 1, "b": 1}]),
+    (BOTH, [{"a": 1, "b": 1}, {"b": 1}], [{"a": 1}]),
+    ({**A, "$ref": "#/$defs/b", "$defs": {"b": B}}, [{"a": 1, "b": 1}], [{"a": 1}]),
+    ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": A}}, [{"a": 1}], [{"b": 1}]),
+    ({"type": "integer"}, [0, -1, 2**60, 9_200_000_000_000_000_000], [10**19, -(10**19)]),
+    ({"type": ["integer", "null"], "minimum": 5}, [5, None], [4, 10**19]),
+    ({"type": ["integer", "number"]}, [10**30], []),
+]
+
+
+@pytest.mark.parametrize("schema, good, bad", CLOSED, ids=range(len(CLOSED)))
+def test_what_a_schema_does_not_speak_of_is_not_written(
+    schema: Any, good: list[Any], bad: list[Any]
+) -> None:
+    """A model that does not know when to end would otherwise write members and digits for ever."""
+    grammar = compile_schema(json.dumps(schema))
+    assert [value for value in good if not takes(grammar, value)] == []
+    assert [value for value in bad if takes(grammar, value)] == []
