@@ -11,6 +11,11 @@ from localspec.server.tool_calls.schema_types import types_of
 
 # What no family's marks contain, so that a name ends where its mark begins.
 _NAME = re.compile(r"[\w.:/@-]{1,128}")
+# The keywords of a schema that speaks of arguments.
+_OF_ARGUMENTS = {
+    "properties", "patternProperties", "additionalProperties", "required", "minProperties",
+    "allOf", "anyOf", "oneOf", "$ref", "const", "enum",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,8 +63,10 @@ class Tool:
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """The schema of the arguments, which always are an object."""
-        return {**self.parameters, "type": "object"}
+        """The schema of the arguments: an object, an empty one where none are spoken of."""
+        speaks_of_some = self.parameters.keys() & _OF_ARGUMENTS
+        none: dict[str, Any] = {} if speaks_of_some else {"properties": {}}
+        return {**self.parameters, "type": "object", **none}
 
     @cached_property
     def properties(self) -> Mapping[str, Any]:

@@ -104,10 +104,19 @@ def written(grammar: str, seed: int) -> str:
     return text.decode()
 
 
-def calls_in(family: Family, text: str) -> list[Any]:
+def calls_in(family: Family, text: str, tools: Iterable[Tool] = ALL) -> list[Any]:
     """What an answer holds beside reasoning."""
-    parts = contents(parsed(family, [text], ALL))
+    parts = contents(parsed(family, [text], tools))
     return [part for part in parts if not isinstance(part, Thought)]
+
+
+@each_family
+def test_a_tool_without_parameters_gets_no_arguments(family: Family) -> None:
+    for parameters in (None, {}, {"type": "object"}):
+        tool = Tool.of({"function": {"name": "now", "parameters": parameters}})
+        grammar = grammar_for(family, [tool], "now")
+        for seed in range(2):
+            assert calls_in(family, written(grammar, seed), [tool]) == [Call("now", {})]
 
 
 def require_valid(calls: Iterable[Any], tools: Iterable[Tool]) -> None:
