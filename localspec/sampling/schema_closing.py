@@ -5,7 +5,7 @@ llama.cpp, too, reads `properties` as all the members of an object. Values still
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import Any
 
 from localspec.sampling.schema_check import References, all_within
 
@@ -23,7 +23,7 @@ def closed(root: _Open) -> _Open:
     An object that the schema allows other members, with `additionalProperties`, stays open; so does
     one whose members are those of several schemas (`allOf`, or others beside `properties`).
     """
-    schemas = cast("list[_Open]", all_within(root))
+    schemas = all_within(root)
     joined = _joined(root, schemas)
     for each in schemas:
         if id(each) not in joined:

@@ -86,7 +86,11 @@ def test_a_call_of_the_messages_protocol(claude: Anthropic) -> None:
     [
         ({"response_format": {"type": "json_object"}}, "tool_choice asks for a call, and a"),
         (
-            {"tools": [{"function": {"name": "f", "parameters": {"type": "object", "not": 3}}}]},
+            {
+                "tools": [
+                    {"function": {"name": "f", "parameters": {"type": "object", "$ref": "#/x"}}}
+                ]
+            },
             "the parameters of the tool f",
         ),
     ],

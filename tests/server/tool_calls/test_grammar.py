@@ -111,6 +111,15 @@ def calls_in(family: Family, text: str, tools: Iterable[Tool] = ALL) -> list[Any
 
 
 @each_family
+def test_what_no_call_is_held_to_is_left_out(family: Family) -> None:
+    tags = {"type": "array", "items": {"const": 1}, "minItems": 1, "uniqueItems": True}
+    tool = Tool("f", {"properties": {"tags": tags}, "required": ["tags"], "not": {}})
+    assert tool.not_enforced == ["not", "uniqueItems"]
+    (call,) = calls_in(family, written(grammar_for(family, [tool], "f"), 1), [tool])
+    assert {*call.arguments["tags"]} == {1}
+
+
+@each_family
 def test_a_tool_without_parameters_gets_no_arguments(family: Family) -> None:
     for parameters in (None, {}, {"type": "object"}):
         tool = Tool.of({"function": {"name": "now", "parameters": parameters}})
