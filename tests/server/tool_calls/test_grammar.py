@@ -111,6 +111,18 @@ def calls_in(family: Family, text: str, tools: Iterable[Tool] = ALL) -> list[Any
 
 
 @each_family
+def test_a_mark_behind_a_whole_call_that_is_cut_off_is_no_text(family: Family) -> None:
+    tool = Tool("now")
+    text = written(grammar_for(family, [tool], "now"), 2)
+    for end in range(len(text)):
+        parts = contents(parsed(family, [text[:end]], [tool]))
+        if Call("now", {}) in parts:
+            assert not [part for part in parts if isinstance(part, str) and part.strip()], text[
+                :end
+            ]
+
+
+@each_family
 def test_what_no_call_is_held_to_is_left_out(family: Family) -> None:
     tags = {"type": "array", "items": {"const": 1}, "minItems": 1, "uniqueItems": True}
     tool = Tool("f", {"properties": {"tags": tags}, "required": ["tags"], "not": {}})
