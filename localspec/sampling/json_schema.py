@@ -14,25 +14,28 @@ from localspec.sampling.schema_check import (
     checked,
     spells_texts_one_way,
 )
+from localspec.sampling.schema_closing import closed
+from localspec.sampling.schema_space import space_within
 
 if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
-
-# Whitespace between JSON tokens. It is bounded because small models may repeat spaces for ever.
-_SPACE = r"[ \t\r\n]{1,20}"
 
 
 @lru_cache(maxsize=8)
 def compile_schema(text: str) -> str:
     """An llguidance grammar of the JSON values that satisfy a schema, keys in the schema's order.
 
+    The values have no members beyond those that the schema names, where it does not allow them
+    expressly, and integers have 64 bits: see `closed`.
+
     Raises InvalidValueError if the text is not JSON, if a keyword is not supported (the message
     names it), or if no finite value satisfies the schema.
     """
     schema = _parsed(text)
-    understood, options = json.dumps(checked(schema), default=float), _options(schema)
+    understood = closed(checked(schema))
+    text, options = json.dumps(understood, default=float), _options(schema, understood)
     try:
-        grammar = LLMatcher.grammar_from_json_schema(understood, overrides=options)
+        grammar = LLMatcher.grammar_from_json_schema(text, overrides=options)
     except ValueError as error:
         raise InvalidValueError(f"schema: {' '.join(str(error).split())}") from error
     failed, messages = LLMatcher.validate_grammar_with_warnings(grammar)
@@ -43,15 +46,15 @@ def compile_schema(text: str) -> str:
     return str(grammar)
 
 
-def _options(schema: Schema) -> "JsonCompileOptions":
+def _options(schema: Schema, understood: Schema) -> "JsonCompileOptions":
     """How llguidance reads the schema, whatever its own key "x-guidance" says."""
     options: JsonCompileOptions = {
         "whitespace_flexible": True,
-        "whitespace_pattern": _SPACE,
+        "whitespace_pattern": space_within(understood),
         "coerce_one_of": False,
         "lenient": False,
     }
-    if spells_texts_one_way(schema):
+    if spells_texts_one_way(schema, understood):
         # "\u0061" would pass for another name than "a".
         options["json_allowed_escapes"] = 'nrbtf\\"'
     return options

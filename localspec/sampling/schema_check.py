@@ -4,10 +4,11 @@ It computes with 64-bit floats and integers and recurses through references; val
 that would silently become others, or end the process.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from localspec.errors import InvalidValueError
 from localspec.sampling.schema_formats import FORMATS
@@ -19,6 +20,12 @@ MAX_DEPTH = 200
 MAX_MULTIPLE = 10_000  # a multiple takes as many states of the automaton
 
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+# They only narrow a schema, and llguidance does not know them.
+_NOT_ENFORCED = {
+    "uniqueItems", "contains", "minContains", "maxContains", "propertyNames", "dependencies",
+    "dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties",
+    "not", "if", "then", "else",
+}  # fmt: skip
 _ASSERTIONS_OF_DRAFT_3 = ("disallow", "divisibleBy", "extends")
 # Their values are maps from names to schemas.
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
@@ -40,7 +47,7 @@ def checked(schema: Schema) -> dict[str, Any]:
     Raises InvalidValueError, which names the keyword and its value.
     """
     References(schema).require_shallow()
-    for each in _all_within(schema):
+    for each in all_within(schema):
         _require_understood(each)
         for key in (*_BOUNDS, "multipleOf"):
             _require_exact(key, each.get(key), bound=True)
@@ -53,20 +60,43 @@ def checked(schema: Schema) -> dict[str, Any]:
     return whole
 
 
-def spells_texts_one_way(schema: Schema) -> bool:
+def without_unenforced(schema: Schema) -> tuple[Schema, list[str]]:
+    """A schema without the keywords that no text can be held to here, and their names.
+
+    What satisfies the schema satisfies the one without them.
+    """
+    left_out = {key for each in all_within(schema) for key in _unenforced(each)}
+    if left_out:
+        schema = json.loads(json.dumps(schema))
+        for each in all_within(schema):
+            for key in _NOT_ENFORCED & each.keys():
+                del each[key]
+    return schema, sorted(left_out)
+
+
+def _unenforced(schema: Schema) -> list[str]:
+    """The keywords of a schema itself that nothing is held to, but for those that ask nothing."""
+    return [key for key in schema if key in _NOT_ENFORCED and not _asks_nothing(key, schema[key])]
+
+
+def _asks_nothing(key: str, value: Any) -> bool:
+    return key == "uniqueItems" and value is False
+
+
+def spells_texts_one_way(schema: Schema, understood: Schema) -> bool:
     r"""Whether \uXXXX must stay out of all texts, as in names it would pass for another name.
 
     So it is where an object has properties of a known name or pattern, and any others besides.
+    understood: the schema as llguidance gets it, with other patterns for the same texts.
     Raises InvalidValueError if the schema has a text that cannot be written without.
     """
-    parts = _all_within(schema)
     needed = any(
         ("properties" in each or "patternProperties" in each)
         and each.get("additionalProperties") is not False
-        for each in parts
+        for each in all_within(understood)
     )
     if needed:
-        for text in (text for each in parts for text in _literals(each)):
+        for text in (text for each in all_within(schema) for text in _literals(each)):
             if _CONTROL.search(text):
                 raise InvalidValueError(
                     f"schema: {text!r:.60} has a control character, which is supported only where "
@@ -91,7 +121,7 @@ class References:
 
     def names(self) -> set[str]:
         """All references in the document."""
-        found = (each.get("$ref") for each in _all_within(self._root))
+        found = (each.get("$ref") for each in all_within(self._root))
         return {each for each in found if isinstance(each, str)}
 
     def require_shallow(self) -> None:
@@ -128,8 +158,9 @@ def _parts(schema: Schema) -> Iterator[dict[str, Any]]:
         yield from (each for each in within if isinstance(each, dict))
 
 
-def _all_within(schema: Schema) -> list[Schema]:
-    found = [schema]
+def all_within(schema: Schema) -> list[dict[str, Any]]:
+    """A schema and those within it, those of definitions included."""
+    found = [cast("dict[str, Any]", schema)]
     for each in found:  # which grows
         found.extend(_parts(each))
     return found
@@ -161,6 +192,15 @@ def _require_understood(schema: Schema) -> None:
             raise InvalidValueError(
                 f"schema: {key} is of draft 3 and not supported; drafts 4 to 2020-12 are"
             )
+    for key in _unenforced(schema):
+        raise InvalidValueError(
+            f"schema: {key} is {_shown(schema[key])}, and no text can be held to it here; leave it "
+            "out, and check it afterwards"
+        )
+
+
+def _shown(value: Any) -> str:
+    return f"{json.dumps(value, default=str):.60}"
 
 
 def _require_exact(key: str, value: Any, *, bound: bool = False) -> None:
@@ -217,7 +257,7 @@ def _with_whole_formats(schema: Schema) -> dict[str, Any]:
     """The schema with patterns beside formats that llguidance knows in part only."""
     new: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in _ANNOTATIONS:
+        if key in _ANNOTATIONS or _asks_nothing(key, value):
             continue
         if key in _VALUES:
             new[key] = value

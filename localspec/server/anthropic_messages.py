@@ -88,7 +88,7 @@ def _system(body: Fields) -> Iterator[Mapping[str, Any]]:
 
 
 def _messages(body: Fields) -> Iterator[Mapping[str, Any]]:
-    given = [*body.objects("messages")]
+    given = [_with_texts(message) for message in body.objects("messages")]
     if not given:
         raise ApiError(400, "messages is empty; send one at least", param="messages")
     require_readable(given)
@@ -101,6 +101,25 @@ def _messages(body: Fields) -> Iterator[Mapping[str, Any]]:
             yield {"role": role, "content": message.values["content"]}
         else:
             yield from _blocks(message, role)
+
+
+def _with_texts(holder: Fields) -> Fields:
+    """A message or a tool's result, with documents of plain text as blocks of text."""
+    content = holder.values.get("content")
+    if not isinstance(content, list):
+        return holder
+    return Fields({**holder.values, "content": [*map(_as_text, content)]}, holder.path)
+
+
+def _as_text(block: Any) -> Any:
+    match block:
+        case {"type": "document", "source": {"type": "text", "data": str(text)}}:
+            parts = [block.get("title"), block.get("context"), text]
+            texts = [part for part in parts if isinstance(part, str) and part]
+            return {"type": "text", "text": "\n".join(texts)}
+        case {"type": "tool_result"}:
+            return _with_texts(Fields(block)).values
+    return block
 
 
 def _blocks(message: Fields, role: str) -> Iterator[Mapping[str, Any]]:

@@ -60,6 +60,7 @@ def make_app(service: Service) -> Starlette:
             Route("/completions", _native, methods=["POST"]),
             Route("/infill", _infill, methods=["POST"]),
             Route("/v1/responses", _responses, methods=["POST"]),
+            Route("/v1/responses/input_tokens", _input_tokens, methods=["POST"]),
             Route("/v1/responses/{name}", _response, methods=["GET"]),
             Route("/v1/messages", _messages, methods=["POST"]),
             Route("/v1/messages/count_tokens", _count_tokens, methods=["POST"]),
@@ -138,6 +139,13 @@ async def _responses(request: Request) -> Response:
     return JsonAnswer(await unless_gone(request, work))
 
 
+async def _input_tokens(request: Request) -> Response:
+    service, body = service_of(request), await body_of(request)
+    stored: StoredResponses = request.app.state.stored
+    asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
+    return JsonAnswer(await openai_responses.count(asked, service))
+
+
 async def _response(request: Request) -> Response:
     stored: StoredResponses = request.app.state.stored
     return JsonAnswer(stored.response(request.path_params["name"]))
@@ -166,6 +174,7 @@ async def _refused(request: Request, error: Any) -> Response:
 async def _not_found(request: Request, error: Any) -> Response:
     message = f"{request.method} {request.url.path:.80} is not served here"
     refused = ApiError(error.status_code, f"{message}; docs/serve.md lists the paths")
+    refused.headers |= error.headers or {}  # such as Allow
     return await _refused(request, refused)
 
 

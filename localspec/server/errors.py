@@ -38,7 +38,9 @@ class ApiError(Exception):
         self.message = message
         self.param = param
         self.code = code
-        self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+        self.headers: dict[str, str] = {}
+        if retry_after is not None:
+            self.headers["Retry-After"] = str(retry_after)
 
     @classmethod
     def of(cls, error: Exception) -> "ApiError":

@@ -1,5 +1,6 @@
 """Fields: reads the members of a JSON object that a client sent, each of its type."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -110,9 +111,11 @@ class Fields:
 
     def wrong(self, name: str, wanted: str) -> ApiError:
         """The error of a member that is something else. wanted: what it must be."""
-        value = f"{self.values.get(name)!r:.60}"
+        given = self.values.get(name)
+        # As it was sent: true, not Python's True.
+        value = repr(given) if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
         place = self._place(name)
-        return ApiError(400, f"{place} is {value}; it must be {wanted}", param=place)
+        return ApiError(400, f"{place} is {value:.60}; it must be {wanted}", param=place)
 
     def _typed(self, name: str, type_: type[_Value]) -> _Value | None:
         value = self.values.get(name)

@@ -177,30 +177,30 @@ class _Calls:
         self.ids: list[str] = []
 
     def parts(self, events: Iterable[Event]) -> list[JSON]:
-        """The parts of `tool_calls` that these events make."""
-        found: list[JSON] = []
+        """The parts of `tool_calls` that these events make, one for each call.
+
+        Clients put the parts of a chunk in the places of their indices, so two parts of one index
+        would lose the first.
+        """
+        found: dict[int, JSON] = {}
         for event in events:
             match event:
                 case CallBegun(index, name):
                     self.ids.append(f"call_{token_hex(12)}")
                     function = {"name": name, "arguments": ""}
-                    found.append(
-                        {"index": index, "id": self.ids[-1], "type": "function",
-                         "function": function}
-                    )  # fmt: skip
+                    found[index] = {
+                        "index": index, "id": self.ids[-1], "type": "function", "function": function
+                    }  # fmt: skip
                 case Arguments(index, text):
-                    found.append({"index": index, "function": {"arguments": text}})
-        return found
+                    part = found.setdefault(index, {"index": index, "function": {"arguments": ""}})
+                    part["function"]["arguments"] += text
+        return [*found.values()]
 
     def whole(self, events: Iterable[Event]) -> list[JSON]:
         """The calls of a whole answer."""
-        found: list[JSON] = []
-        for part in self.parts(events):
-            if "id" in part:
-                found.append({name: part[name] for name in ("id", "type", "function")})
-            else:
-                found[part["index"]]["function"]["arguments"] += part["function"]["arguments"]
-        return found
+        return [
+            {name: part[name] for name in ("id", "type", "function")} for part in self.parts(events)
+        ]
 
 
 async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]:

@@ -1,15 +1,19 @@
 """Options: the settings of a text, read from the members that several protocols share."""
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.sampling.schema_check import without_unenforced
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.logit_bias import Tokenize, logit_bias
 from localspec.server.sampler_order import settings_of_order
+
+log = logging.getLogger("localspec.server")
 
 # Characters of a grammar or schema: as many as OpenAI allows.
 MOST_GRAMMAR = 120_000
@@ -86,9 +90,19 @@ def settings_of(
     chosen = {name: value for name, value in options.items() if value is not None}
     chosen |= settings_of_order(body, {**usual, **chosen})
     try:
-        return GenerationConfig.of(**{**usual, **chosen})
+        return GenerationConfig.of(**{**usual, **_enforceable(chosen)})
     except InvalidValueError as error:
         raise ApiError.of(error) from error
+
+
+def _enforceable(options: dict[str, Any]) -> dict[str, Any]:
+    """The options, of whose schema what no text is held to is left out and logged."""
+    for name in ("schema", "response_format"):
+        if isinstance(given := options.get(name), Mapping):
+            options[name], left_out = without_unenforced(given)
+            if left_out:
+                log.warning("an answer is not held to this of its schema: %s", ", ".join(left_out))
+    return options
 
 
 def refuse(body: Fields, members: Mapping[str, tuple[Any, ...]]) -> None:

@@ -214,6 +214,7 @@ class Service:
                 "tool_choice asks for a call, and a grammar or response_format for another text; "
                 "choose one"
             )
+        tools.say_what_is_not_enforced()
         with self.engine.lock:
             special = special_tokens(self.engine.model, [*family.marks, *(tags or ())])
         rest: dict[str, Any] = {"special": special, "reasoning": tags, "thinking": thinking}

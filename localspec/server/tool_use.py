@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,6 +14,9 @@ from localspec.server.options import MOST_GRAMMAR
 from localspec.server.tool_calls import Tool, by_name
 
 log = logging.getLogger("localspec.server")
+
+# Anthropic's tools that clients run, whose schemas its own models have learnt.
+_OF_CLIENTS = re.compile(r"(bash|text_editor|computer|memory)_\d+")
 
 Choice = Literal["none", "auto", "required"]
 
@@ -53,11 +57,17 @@ class ToolUse:
         if unknown := set(chosen) - named.keys():
             raise ApiError(
                 400,
-                f"tool_choice names {min(unknown)!r:.80}, which is not among the tools",
+                f"tool_choice names {min(unknown)!r:.80}, which is not among the tools that a "
+                "model here can call",
                 param="tool_choice",
             )
         if not named and (choice == "required" or name is not None):
-            raise ApiError(400, "tool_choice asks for a call; send tools too", param="tool_choice")
+            raise ApiError(
+                400,
+                "tool_choice asks for a call, and tools has none that a model here can call; send "
+                "one with a schema of its arguments",
+                param="tool_choice",
+            )
         use = cls(tuple(named.values()), listed, choice, name, parallel, allowed)
         if use.must_call:
             use.require_readable()
@@ -78,6 +88,14 @@ class ToolUse:
         """The tools that may be called."""
         names = self.allowed if self.name is None else {self.name}
         return tuple(each for each in self.tools if names is None or each.name in names)
+
+    def say_what_is_not_enforced(self) -> None:
+        """Log what no call is held to of the schemas."""
+        for tool in self.callable:
+            if left_out := ", ".join(tool.not_enforced):
+                log.warning(
+                    "calls of %s are not held to this of its schema: %s", tool.name, left_out
+                )
 
     def require_readable(self) -> None:
         """Raise ApiError for schemas of which a grammar would take many seconds to make."""
@@ -129,6 +147,8 @@ def anthropic_tools(body: Fields) -> ToolUse:
     tools = []
     for tool in body.objects("tools"):
         schema = tool.values.get("input_schema")
+        if schema is None and _OF_CLIENTS.fullmatch(tool.text("type") or ""):
+            raise tool.wrong("type", "left out, and an input_schema given: no model here knows it")
         if schema is None:  # a tool that Anthropic's own servers run
             log.warning("left out the tool %.40r, which has no input_schema", tool.text("name"))
             continue

@@ -400,7 +400,7 @@ def test_a_text_that_is_cut_off_before_its_form_is_whole(generate: Run, tmp_path
             "nowhere.json",
             "--schema nowhere.json: No such file or directory; name a file",
         ),
-        ("--schema", '{"not": {}}', 'Unimplemented keys: ["not"]'),
+        ("--schema", '{"not": {}}', "schema: not is {}, and no text can be held to it"),
         ("--schema", "{", "schema, line 1, column 2"),
     ],
 )

@@ -315,7 +315,7 @@ def test_prompts_that_cannot_be(
         ({"stop": [""]}, "a stop string is empty"),
         ({"logit_bias": {4096: 1.0}}, "logit_bias token is 4096"),
         ({"grammar": "root ::= x"}, "grammar, line 1, column 10"),
-        ({"schema": {"not": {}}}, "schema: Unimplemented keys"),
+        ({"schema": {"not": {}}}, "schema: not is {}, and no text"),
         ({"schema": {}, "grammar": 'root ::= "a"'}, "both a grammar and a schema"),
         ({"response_format": {"type": "yaml"}}, "response_format is {'type': 'yaml'}"),
     ],

@@ -205,7 +205,7 @@ _HERMES = [
         "cut in the closing mark",
         H,
         '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_c',
-        [TIME, "\n</tool_c"],
+        [TIME],
     ),
     Answer("unknown tool", H, x := _hermes("rm", "{}"), [x]),
     Answer("only a mark", H, x := "Write <tool_call> and </tool_call>.", [x]),

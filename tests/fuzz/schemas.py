@@ -55,11 +55,20 @@ def matching(grammar: str) -> Callable[[Any], bool]:
     matcher = LLMatcher(_BYTES, grammar, log_level=0)
 
     def takes(value: Any) -> bool:
-        matcher.reset()
-        text = [*json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")]
-        return matcher.try_consume_tokens(text) == len(text) and matcher.is_accepting()
+        return _consumes(matcher, json.dumps(value, ensure_ascii=False))
 
     return takes
+
+
+def spells(grammar: str, text: str) -> bool:
+    """Whether a text is one of a grammar."""
+    return _consumes(LLMatcher(_BYTES, grammar, log_level=0), text)
+
+
+def _consumes(matcher: LLMatcher, text: str) -> bool:
+    matcher.reset()
+    tokens = [*text.encode("utf-8", "surrogatepass")]
+    return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
 
 
 def takes(grammar: str, value: Any) -> bool:

@@ -110,7 +110,8 @@ def test_a_category_is_that_of_unicode(category: str) -> None:
 
 def test_control_characters_are_refused_where_they_cannot_be_written() -> None:
     for pattern, refused in [(r"^\p{Cc}$", True), (r"^\p{Other}$", True), (r"^\p{Sc}$", False)]:
-        schema = json.dumps({"properties": {"a": {"pattern": pattern}}})
+        named = {"properties": {"a": {"pattern": pattern}}, "additionalProperties": True}
+        schema = json.dumps(named)
         if refused:
             with pytest.raises(InvalidValueError, match="has a control character"):
                 compile_schema(schema)

@@ -191,7 +191,8 @@ def test_errors_have_its_shape(
 def test_the_client_raises_its_own_errors(claude: Anthropic, served: Served) -> None:
     with pytest.raises(anthropic.NotFoundError):
         ask(claude, model="claude-9")
-    assert httpx.get(f"{served.url}/v1/messages").status_code == 405
+    answer = httpx.get(f"{served.url}/v1/messages")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("continues", [True, False])

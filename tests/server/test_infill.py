@@ -170,7 +170,7 @@ def test_completions_with_a_suffix(editor: Served, alone: Engine, expected: Expe
         ({"input_extra": [{}]}, "input_extra[0].text is missing"),
         ({"input_extra": [{"text": 3}]}, "input_extra[0].text is 3"),
         ({"input_extra": [{"text": "a", "filename": 3}]}, "input_extra[0].filename is 3"),
-        ({"prompt": ["a"]}, "prompt is ['a']; it must be a string"),
+        ({"prompt": ["a"]}, 'prompt is ["a"]; it must be a string'),
         ({"thinking_budget": 5}, "the thinking budget is 5"),
         ({"n": 2, "n_indent": 4}, "n_indent is 4"),
         ({"prompt": "XYZ" * 200, "n_predict": 9}, "prompt is too long"),

@@ -94,3 +94,24 @@ def test_what_comes_beside_the_result_of_a_tool_is_named(strict: Served) -> None
         with_picture("/v1/responses"),
     ]
     assert asked(strict, "/v1/responses", items).status_code == 200
+
+
+def test_a_document_of_plain_text_is_text(strict: Served) -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "one\ntwo"}
+    document = {"type": "document", "title": "notes.txt", "source": source}
+    text = {"type": "text", "text": "notes.txt\none\ntwo"}
+
+    def tokens(block: dict[str, Any]) -> int:
+        call = {"type": "tool_use", "id": "t", "name": "read", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": "t", "content": [block]}
+        messages = [
+            {"role": "user", "content": [block]},
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [result, block]},
+        ]
+        answer = strict.post("/v1/messages/count_tokens", {"messages": messages})
+        assert answer.status_code == 200, answer.text
+        assert asked(strict, "/v1/messages", messages[:1]).status_code == 200
+        return int(answer.json()["input_tokens"])
+
+    assert tokens(document) == tokens(text)

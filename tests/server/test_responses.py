@@ -299,6 +299,12 @@ def test_a_past_call_of_a_namespace_is_what_the_model_has_written(client: OpenAI
     assert ask(client, input=bare, **last).usage.input_tokens < whole.usage.input_tokens
 
 
+def test_tokens_are_counted(client: OpenAI) -> None:
+    counted = client.responses.input_tokens.count(model=MODEL, input=TEXT)
+    assert counted.object == "response.input_tokens"
+    assert counted.input_tokens == ask(client, input=TEXT).usage.input_tokens
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -306,7 +312,7 @@ def test_a_past_call_of_a_namespace_is_what_the_model_has_written(client: OpenAI
         ({"input": []}, "input is empty"),
         ({"input": [{"role": "king", "content": "x"}]}, "input[0].role is 'king'"),
         ({"input": [{"type": "item_reference"}]}, "input[0].id is missing"),
-        ({"background": True}, "background is True; it must be false"),
+        ({"background": True}, "background is true; it must be false"),
         ({"text": {"format": {"type": "xml"}}}, "its type is text"),
     ],
     ids=["no input", "empty", "role", "reference", "background", "format"],

@@ -6,7 +6,7 @@ import pytest
 
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
-from localspec.server.tool_use import openai_tools
+from localspec.server.tool_use import anthropic_tools, openai_tools
 
 TOOLS: list[Any] = [{"type": "function", "function": {"name": name}} for name in ("f", "g", "h")]
 OF_CHATS = {"mode": "required", "tools": [{"type": "function", "function": {"name": "g"}}]}
@@ -50,3 +50,20 @@ def test_choices_that_cannot_be_followed(choice: dict[str, Any]) -> None:
     with pytest.raises(ApiError) as raised:
         openai_tools(Fields({"tool_choice": choice}), TOOLS)
     assert (raised.value.status, raised.value.param) == (400, "tool_choice")
+
+
+def test_a_tool_of_anthropics_models_that_the_client_runs_is_refused() -> None:
+    """It would wait for calls that nobody has told the model of."""
+    with pytest.raises(
+        ApiError, match=r"tools.0..type is .bash_20250124.; .*input_schema"
+    ) as raised:
+        anthropic_tools(Fields({"tools": [{"type": "bash_20250124", "name": "bash"}]}))
+    assert (raised.value.status, raised.value.param) == (400, "tools[0].type")
+
+
+@pytest.mark.parametrize("named", [{"type": "any"}, {"type": "tool", "name": "web_search"}])
+def test_a_call_of_a_tool_that_is_left_out_is_refused(named: dict[str, Any]) -> None:
+    searching = {"type": "web_search_20250305", "name": "web_search"}
+    assert not anthropic_tools(Fields({"tools": [searching]})).tools
+    with pytest.raises(ApiError, match="can call"):
+        anthropic_tools(Fields({"tools": [searching], "tool_choice": named}))

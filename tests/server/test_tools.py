@@ -59,7 +59,9 @@ def test_a_call_in_a_stream(client: OpenAI) -> None:
     name, arguments = "", ""
     for chunk in client.chat.completions.create(**settings, stream=True):
         for choice in chunk.choices:
-            for part in choice.delta.tool_calls or []:
+            parts = choice.delta.tool_calls or []
+            assert len({part.index for part in parts}) == len(parts)
+            for part in parts:
                 assert part.index == 0 and part.function
                 name += part.function.name or ""
                 arguments += part.function.arguments or ""
@@ -84,7 +86,11 @@ def test_a_call_of_the_messages_protocol(claude: Anthropic) -> None:
     [
         ({"response_format": {"type": "json_object"}}, "tool_choice asks for a call, and a"),
         (
-            {"tools": [{"function": {"name": "f", "parameters": {"type": "object", "not": 3}}}]},
+            {
+                "tools": [
+                    {"function": {"name": "f", "parameters": {"type": "object", "$ref": "#/x"}}}
+                ]
+            },
             "the parameters of the tool f",
         ),
     ],

@@ -209,10 +209,17 @@ class CallParser(ABC):
             raise NotACallError
 
     def closing(self, *marks: str) -> Reading[None]:
-        """Read and commit these marks, each after whitespace, as far as they are there."""
+        """Read and commit these marks, each after whitespace, as far as they are there.
+
+        They stand behind whole calls: one that the end of the text cuts off, as where a limit of
+        tokens ends the answer, is no text either.
+        """
         for mark in marks:
             yield from self.space()
             if not (yield from self.reads(mark)):
+                rest = self._text[self._at :]
+                if self._finished and rest and mark.startswith(rest):
+                    self._text = ""
                 self._at = 0
                 return
             self.commit()

@@ -7,10 +7,16 @@ from functools import cached_property
 from typing import Any
 
 from localspec.errors import InvalidValueError
+from localspec.sampling.schema_check import without_unenforced
 from localspec.server.tool_calls.schema_types import types_of
 
 # What no family's marks contain, so that a name ends where its mark begins.
 _NAME = re.compile(r"[\w.:/@-]{1,128}")
+# The keywords of a schema that speaks of arguments.
+_OF_ARGUMENTS = {
+    "properties", "patternProperties", "additionalProperties", "required", "minProperties",
+    "allOf", "anyOf", "oneOf", "$ref", "const", "enum",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,13 +64,24 @@ class Tool:
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """The schema of the arguments, which always are an object."""
-        return {**self.parameters, "type": "object"}
+        """The schema of the arguments: an object, an empty one where none are spoken of."""
+        speaks_of_some = self.parameters.keys() & _OF_ARGUMENTS
+        none: dict[str, Any] = {} if speaks_of_some else {"properties": {}}
+        return {**self._enforced[0], "type": "object", **none}
+
+    @property
+    def not_enforced(self) -> list[str]:
+        """The keywords of `parameters` that calls are not held to, and `schema` has not."""
+        return self._enforced[1]
+
+    @cached_property
+    def _enforced(self) -> tuple[Mapping[str, Any], list[str]]:
+        return without_unenforced(self.parameters)
 
     @cached_property
     def properties(self) -> Mapping[str, Any]:
         """The schemas of the declared arguments, by name."""
-        properties = self.parameters.get("properties")
+        properties = self.schema.get("properties")
         return properties if isinstance(properties, Mapping) else {}
 
     @cached_property

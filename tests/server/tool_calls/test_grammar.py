@@ -104,10 +104,40 @@ def written(grammar: str, seed: int) -> str:
     return text.decode()
 
 
-def calls_in(family: Family, text: str) -> list[Any]:
+def calls_in(family: Family, text: str, tools: Iterable[Tool] = ALL) -> list[Any]:
     """What an answer holds beside reasoning."""
-    parts = contents(parsed(family, [text], ALL))
+    parts = contents(parsed(family, [text], tools))
     return [part for part in parts if not isinstance(part, Thought)]
+
+
+@each_family
+def test_a_mark_behind_a_whole_call_that_is_cut_off_is_no_text(family: Family) -> None:
+    tool = Tool("now")
+    text = written(grammar_for(family, [tool], "now"), 2)
+    for end in range(len(text)):
+        parts = contents(parsed(family, [text[:end]], [tool]))
+        if Call("now", {}) in parts:
+            assert not [part for part in parts if isinstance(part, str) and part.strip()], text[
+                :end
+            ]
+
+
+@each_family
+def test_what_no_call_is_held_to_is_left_out(family: Family) -> None:
+    tags = {"type": "array", "items": {"const": 1}, "minItems": 1, "uniqueItems": True}
+    tool = Tool("f", {"properties": {"tags": tags}, "required": ["tags"], "not": {}})
+    assert tool.not_enforced == ["not", "uniqueItems"]
+    (call,) = calls_in(family, written(grammar_for(family, [tool], "f"), 1), [tool])
+    assert {*call.arguments["tags"]} == {1}
+
+
+@each_family
+def test_a_tool_without_parameters_gets_no_arguments(family: Family) -> None:
+    for parameters in (None, {}, {"type": "object"}):
+        tool = Tool.of({"function": {"name": "now", "parameters": parameters}})
+        grammar = grammar_for(family, [tool], "now")
+        for seed in range(2):
+            assert calls_in(family, written(grammar, seed), [tool]) == [Call("now", {})]
 
 
 def require_valid(calls: Iterable[Any], tools: Iterable[Tool]) -> None:
