@@ -85,7 +85,7 @@ class Policies:
 
     def _moved(self, policy: AdaptivePolicy, key: _Key) -> bool:
         """Move a policy to these drafters, unless it has lost one of them for good."""
-        drafters = self._named(key.drafter)
+        drafters = self._all_named(key.drafter)
         names = [each.drafter.name for each in policy.all_candidates]
         if not self.costs or names != [each.name for each in drafters]:
             return False
@@ -157,11 +157,14 @@ class Policies:
 
     def _named(self, name: str | None) -> Sequence[Drafter]:
         """The drafter of this name; all of them without one."""
-        found = [each for each in self._drafters if name in (None, each.name)]
+        found = self._all_named(name)
         if name is not None and not found:
             loaded = " and ".join(each.name for each in self._drafters) or "none"
             raise InvalidValueError(f"drafter is {name!r:.80}; loaded: {loaded}")
         return found
+
+    def _all_named(self, name: str | None) -> list[Drafter]:
+        return [each for each in self._drafters if name in (None, each.name)]
 
     @property
     def _reading(self) -> list[Drafter]:

@@ -105,3 +105,14 @@ def test_a_text_that_has_lost_its_drafter_for_good_teaches_nothing() -> None:
     policy.lose(policy.drafters[0], for_good=True)
     texts.end(first)
     assert texts.policy(texts.begin()).drafters
+
+
+def test_a_text_of_other_drafters_teaches_nothing() -> None:
+    """As where an engine was switched while the text was written."""
+    texts = Texts("cpu", 0.9)
+    first = texts.begin()
+    first.policy(GenerationConfig(drafter="costly"), SamplingParams(), deepest=31)
+    drafter = CostlyDrafter(texts.clock, lambda: True, name="another")
+    texts.own = Policies([drafter], texts.machine.costs(drafter), lambda *_: NO_PRIOR)
+    texts.end(first)
+    assert not texts.begin()._before
