@@ -34,8 +34,8 @@ def plan_drafters(
 ) -> tuple[FoundDrafters, MemoryPlan]:
     """Find the drafters, and plan the memory of all models and caches; nothing is loaded.
 
-    weights: the target, if it is in memory already. texts: as many as fit get
-    room. reserve: as in MemoryRequest.
+    weights: the target, if it is in memory already. texts: as many as fit get room.
+    reserve: as in MemoryRequest.
 
     A draft model that `auto` added is left out if it does not fit, and the next one is tried.
     Raises ModelLoadError if the target or a named drafter does not fit.
