@@ -158,6 +158,15 @@ def test_the_whole_text_is_read_where_that_is_asked_for(model: Model) -> None:
     assert params.window == -1 and (expected != 0).any()
 
 
+def test_the_longest_breaker_that_begins_at_a_token_counts() -> None:
+    """As of "\\n" and "\\n\\n": what is behind the longer one is no part of a repetition."""
+    params = SamplingParams(dry_multiplier=1, dry_base=2, dry_allowed_length=1)
+    tail = [8, 1, 9, 7, 8, 1]
+    for tails, length in (((),), 2), (((8,),), 1), (((), (8,)), 1), (((8,), ()), 1):
+        broken = replace(params, dry_breaker_tokens={7: tails})
+        assert dry_penalties(broken, tail) == {9: 2 ** (length - 1)}
+
+
 def test_what_penalties_and_it_read_are_both_remembered() -> None:
     both = SamplingParams(dry_multiplier=1, dry_penalty_last_n=9, repeat_penalty=2)
     assert (both.window, SamplingParams(dry_multiplier=1).window) == (64, 64)
