@@ -163,6 +163,7 @@ class Engine(Closing, Texts):
         be loaded, the old ones are loaded again and the error is raised.
         """
         self.scheduler.require_open()
+        self.scheduler.require_no_step("an engine cannot be switched")
         config = replace(
             self._config,
             model=self._config.model if model is None else model,
@@ -197,6 +198,7 @@ class Engine(Closing, Texts):
 
     def close(self) -> None:
         """Free all models, for good; texts that are being written end with a LocalspecError."""
+        self.scheduler.require_no_step("an engine cannot be closed")
         self.scheduler.closed = True
         if self.lock.is_forked:  # all of it is the other process's
             return

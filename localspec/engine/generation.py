@@ -3,11 +3,12 @@
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from threading import get_ident
 from time import perf_counter
 from typing import Any, Literal, Protocol, TypeVar
 
 from localspec.engine.detokenizer import Detokenizer
-from localspec.engine.interruption import Interruption
+from localspec.engine.interruption import Interruption, in_a_step
 from localspec.generation_config import GenerationConfig
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.emission import Emission
@@ -178,6 +179,8 @@ class Generation(Closing, Iterator[Token]):
         # The generation is in no reference cycle, so that it ends as soon as its reader forgets it.
         self._emissions: Generator[Emission, None, None] | None = None
         self._has_read = False
+        # The thread that works on a step.
+        self._works: int | None = None
         self.interruption: Interruption | None = None
         # What must not be freed before the generation, and so the last of its members.
         self.engine: object = None
@@ -217,7 +220,12 @@ class Generation(Closing, Iterator[Token]):
         """Whether a step is running now."""
         return self._steps.in_step
 
+    def _require_no_step(self, what: str) -> None:
+        if self._works == get_ident():
+            raise in_a_step(what)
+
     def _step(self, work: Callable[[], _Step | None]) -> _Step | None:
+        self._require_no_step("a text cannot be read")
         if self.stop_reason:
             return None
         try:
@@ -236,9 +244,11 @@ class Generation(Closing, Iterator[Token]):
         seconds, clock = self.stats.seconds, self._steps.clock
         began, prompt_before, waited_before = clock(), seconds.prompt, self._steps.waited
         between_before = seconds.between_steps
+        self._works = get_ident()
         try:
             return work()
         finally:
+            self._works = None
             seconds.generate += clock() - began - (seconds.prompt - prompt_before)
             seconds.waited += self._steps.waited - waited_before
             self.stats.add_between_steps(seconds.between_steps - between_before)
@@ -252,6 +262,7 @@ class Generation(Closing, Iterator[Token]):
 
     def close(self) -> None:
         """Stop now; `stop_reason` becomes `cancelled` unless the generation had ended."""
+        self._require_no_step("a text cannot be closed")
         with self._steps.between_steps():
             if self._emissions:
                 self._emissions.close()
@@ -261,6 +272,7 @@ class Generation(Closing, Iterator[Token]):
 
     def interrupt(self, interruption: Interruption) -> None:
         """Close it for another party than its reader, who gets an error."""
+        self._require_no_step("a text cannot be closed")
         with self._steps.between_steps():
             if self.stop_reason is None:
                 self.interruption = interruption

@@ -25,3 +25,11 @@ class Interruption:
 CLOSED = Interruption("the engine was closed", "load another with localspec.load")
 SWITCHED = Interruption("the engine was switched to another model or drafter")
 WARMED_UP = Interruption("the engine was warmed up")
+
+
+def in_a_step(what: str) -> LocalspecError:
+    """The error of what cannot be done in the middle of a step. what: it."""
+    return LocalspecError(
+        f"{what} in the middle of a step, as in `explain`: take a note there, and do it when the "
+        "next token has come"
+    )

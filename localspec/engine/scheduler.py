@@ -17,7 +17,7 @@ from time import perf_counter
 
 from localspec.control.row_budget import RowBudget
 from localspec.engine import meanwhile
-from localspec.engine.interruption import CLOSED
+from localspec.engine.interruption import CLOSED, in_a_step
 from localspec.engine.pass_request import WIDE, PassRequest
 from localspec.engine.prompt_speed import PromptSpeed
 from localspec.errors import LocalspecError
@@ -221,6 +221,14 @@ class Scheduler:
         """Raise LocalspecError where the engine was closed."""
         if self.closed:
             raise LocalspecError(f"{CLOSED.event}; {CLOSED.remedy}")
+
+    def require_no_step(self, what: str) -> None:
+        """Raise LocalspecError if the calling thread is in a step of a text.
+
+        what: what cannot be done then.
+        """
+        if get_ident() in self._steps:
+            raise in_a_step(what)
 
     @property
     def has_one_text(self) -> bool:

@@ -62,7 +62,7 @@ def test_a_plan_that_changes_the_texts_says_so(
 
     def short(*arguments: Any, **options: Any) -> Any:
         found, plan = plan_drafters(*arguments, **options)
-        return found, replace(plan, context=planned)
+        return found, replace(plan, context=replace(plan.context, n_ctx=planned))
 
     monkeypatch.setattr(load_plan, "plan_drafters", short)
     with localspec.load(path, draft="none", threads=1) as engine:

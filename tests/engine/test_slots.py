@@ -303,6 +303,39 @@ def test_texts_beside_a_session_go_on_from_what_those_before_have_learnt(
         assert len(made) == 3
 
 
+@pytest.mark.parametrize(
+    ("action", "line"),
+    [
+        (lambda engine, running: running.close(), "a text cannot be closed in the middle"),
+        (lambda engine, running: next(running), "a text cannot be read in the middle"),
+        (lambda engine, running: engine.close(), "an engine cannot be closed in the middle"),
+        (lambda engine, running: engine.switch(draft="none"), "an engine cannot be switched"),
+        (lambda engine, running: engine.generate("def", **OPTIONS), None),
+    ],
+)
+def test_what_an_explain_may_do(
+    action: Callable[[Engine, Generation], Any],
+    line: str | None,
+    tiny_path: Path,
+    alone: Callable[[str], list[int]],
+) -> None:
+    """It is called in the middle of a step, whose text and engine must go on."""
+    begun: list[Generation] = []
+
+    def explain(_decision: object) -> None:
+        if len(begun[0].tokens) == 2:
+            action(engine, begun[0])
+
+    with load(tiny_path, str(tiny_path), threads=1, context=128) as engine:
+        begun.append(engine.stream("abc", explain=explain, **OPTIONS))
+        if line:
+            with pytest.raises(LocalspecError, match=line):
+                begun[0].result()
+        else:
+            assert begun[0].result().token_ids == alone("abc")
+        assert engine.generate("abc", **OPTIONS).token_ids == alone("abc")
+
+
 def test_closing_the_engine_ends_texts_that_wait(tiny_path: Path, no_room: None) -> None:
     engine, threads = load(tiny_path, "none", threads=1, context=128), Threads()
     running = engine.stream("abc", **OPTIONS)
