@@ -93,9 +93,9 @@ class Round:
         self.share = self._round / self.texts
         # Who reads a prompt counts as if it took a plain step: that is what a second is worth soon.
         all_written = passes.of_plain(1 + len(others))
+        self._for_readers, host = all_written - self._round, sum(each.host for each in others)
         # Seconds of a round in which nobody drafts, and those of the others outside the decode.
-        self._plain_round = self._round + sum(each.host for each in others)
-        self._beside = self._plain_round + all_written - 2 * self._round
+        self._plain_round, self._beside = self._round + host, self._for_readers + host
         self._weights = [own.tokens / each.tokens for each in others]
         # What a token is worth, in seconds of all texts.
         self._token = all_written / (1.0 + sum(self._weights))
@@ -397,4 +397,4 @@ class Round:
         if offer.slack > -_FAR_BEHIND * self._round:
             most = max(most, plain * (1.0 + _CATCHING_UP * gained))
         way_back = self._passes.way_back if gained else 0.0
-        return self._beside + self._round - plain + most + way_back
+        return self._for_readers + most + way_back

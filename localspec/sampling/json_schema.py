@@ -12,6 +12,8 @@ from localspec.sampling.schema_check import (
     References,
     Schema,
     checked,
+    list_in,
+    required_in,
     spells_texts_one_way,
 )
 from localspec.sampling.schema_closing import closed
@@ -99,7 +101,7 @@ def _ends(schema: Any, finite: set[str]) -> bool:
         return True
     if isinstance(schema.get("$ref"), str) and schema["$ref"] not in finite:
         return False
-    alternatives = [_list(schema, key) for key in ("anyOf", "oneOf") if key in schema]
+    alternatives = [list_in(schema, key) for key in ("anyOf", "oneOf") if key in schema]
     return all(_ends(part, finite) for part in _required_parts(schema)) and all(
         any(_ends(choice, finite) for choice in choices) for choices in alternatives
     )
@@ -107,21 +109,14 @@ def _ends(schema: Any, finite: set[str]) -> bool:
 
 def _required_parts(schema: Schema) -> list[Any]:
     """The schemas of the parts that every value of this schema must contain."""
-    parts = _list(schema, "allOf")
+    parts = list_in(schema, "allOf")
     properties = schema.get("properties")
     if schema.get("type") == "object" and isinstance(properties, dict):
-        required = [key for key in _list(schema, "required") if isinstance(key, str)]
-        parts += [properties[key] for key in required if key in properties]
+        parts += [properties[key] for key in required_in(schema) if key in properties]
     least = schema.get("minItems", 0)
     if schema.get("type") == "array" and isinstance(least, int):
-        first = _list(schema, "prefixItems")
+        first = list_in(schema, "prefixItems")
         parts += first[: max(0, least)]
         if least > len(first):
             parts.append(schema.get("items", True))
     return parts
-
-
-def _list(schema: Schema, key: str) -> list[Any]:
-    """A list in a schema; empty if what is there is something else, in a part nobody uses."""
-    value = schema.get(key)
-    return list(value) if isinstance(value, list) else []

@@ -158,6 +158,23 @@ def _parts(schema: Schema) -> Iterator[dict[str, Any]]:
         yield from (each for each in within if isinstance(each, dict))
 
 
+def list_in(schema: Schema, key: str) -> list[Any]:
+    """A list in a schema; empty if what is there is something else, in a part nobody uses."""
+    value = schema.get(key)
+    return list(value) if isinstance(value, list) else []
+
+
+def types_in(schema: Schema) -> list[Any]:
+    """The types that a schema names."""
+    given = schema.get("type", [])
+    return given if isinstance(given, list) else [given]
+
+
+def required_in(schema: Schema) -> list[str]:
+    """The names of the members that a schema requires."""
+    return [name for name in list_in(schema, "required") if isinstance(name, str)]
+
+
 def all_within(schema: Schema) -> list[dict[str, Any]]:
     """A schema and those within it, those of definitions included."""
     found = [cast("dict[str, Any]", schema)]

@@ -7,7 +7,7 @@ llama.cpp, too, reads `properties` as all the members of an object. Values still
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from localspec.sampling.schema_check import References, all_within
+from localspec.sampling.schema_check import References, all_within, list_in, required_in, types_in
 
 # llguidance reads bounds as floats: the largest one that is a 64-bit integer.
 LARGEST = 2**63 - 1024
@@ -36,15 +36,14 @@ def _close(schema: _Open) -> None:
     properties = schema.get("properties")
     if not isinstance(properties, dict) or schema.keys() & _MEMBERS != {"properties"}:
         return
-    named = {**properties, **{name: True for name in _required(schema) if name not in properties}}
+    named = {**properties, **{name: True for name in required_in(schema) if name not in properties}}
     least = schema.get("minProperties", 0)
     if not (isinstance(least, int) and least > len(named)):
         schema |= {"properties": named, "additionalProperties": False}
 
 
 def _bound(schema: _Open) -> None:
-    kinds = schema.get("type")
-    kinds = kinds if isinstance(kinds, list) else [kinds]
+    kinds = types_in(schema)
     if "integer" in kinds and "number" not in kinds:
         if not schema.keys() & {"minimum", "exclusiveMinimum"}:
             schema["minimum"] = -LARGEST
@@ -58,8 +57,8 @@ def _joined(root: _Open, schemas: Iterable[_Open]) -> set[int]:
     found = []
     for each in schemas:
         groups = [
-            *([part] for part in _list(each, "allOf")),
-            *(_list(each, key) for key in ("anyOf", "oneOf")),
+            *([part] for part in list_in(each, "allOf")),
+            *(list_in(each, key) for key in ("anyOf", "oneOf")),
             [references.resolve(each["$ref"])] if "$ref" in each else [],
         ]
         parts = list(filter(None, groups))
@@ -76,7 +75,7 @@ def _names_others(schemas: list[Any], known: Any, references: References) -> boo
     """Whether one of these speaks of members, other than by requiring some that are known."""
     names = set(known) if isinstance(known, dict) else set()
     return any(
-        bool(each.keys() & _MEMBERS) or not {*_required(each)} <= names
+        bool(each.keys() & _MEMBERS) or not {*required_in(each)} <= names
         for each in _in_place(schemas, references)
     )
 
@@ -88,14 +87,5 @@ def _in_place(schemas: Iterable[Any], references: References) -> Iterator[_Open]
         if isinstance(each, dict) and id(each) not in seen:
             seen.add(id(each))
             yield each
-            rest += [part for key in ("allOf", "anyOf", "oneOf") for part in _list(each, key)]
+            rest += [part for key in ("allOf", "anyOf", "oneOf") for part in list_in(each, key)]
             rest += [references.resolve(each["$ref"])] if "$ref" in each else []
-
-
-def _required(schema: _Open) -> list[str]:
-    return [name for name in _list(schema, "required") if isinstance(name, str)]
-
-
-def _list(schema: _Open, key: str) -> list[Any]:
-    value = schema.get(key)
-    return value if isinstance(value, list) else []

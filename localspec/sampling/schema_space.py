@@ -7,7 +7,7 @@ So it is a blank, or a newline and the indent of the deepest part that the schem
 from collections.abc import Iterator
 from typing import Any
 
-from localspec.sampling.schema_check import References, Schema
+from localspec.sampling.schema_check import References, Schema, list_in, types_in
 
 MOST_LEVELS = 5
 BLANKS_PER_LEVEL = 4
@@ -43,13 +43,13 @@ class _Nesting:
             yield 0
         if isinstance(schema.get("$ref"), str):
             yield self.levels(self._references.resolve(schema["$ref"]), most)
-        for part in _list(schema, "allOf"):
+        for part in list_in(schema, "allOf"):
             yield self.levels(part, most)
         for key in ("anyOf", "oneOf"):
-            if choices := _list(schema, key):
+            if choices := list_in(schema, key):
                 yield max(self.levels(choice, most) for choice in choices)
         if "type" in schema:
-            kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+            kinds = types_in(schema)
             within = [*_members(schema, "object" in kinds), *_items(schema, "array" in kinds)]
             yield max((1 + self.levels(each, most - 1) for each in within), default=0)
 
@@ -64,11 +64,6 @@ def _members(schema: Schema, are_allowed: bool) -> Iterator[Any]:
 
 def _items(schema: Schema, are_allowed: bool) -> Iterator[Any]:
     if are_allowed:
-        yield from _list(schema, "prefixItems")
+        yield from list_in(schema, "prefixItems")
         items = schema.get("items", True)
         yield from items if isinstance(items, list) else [items]
-
-
-def _list(schema: Schema, key: str) -> list[Any]:
-    value = schema.get(key)
-    return value if isinstance(value, list) else []

@@ -206,9 +206,10 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
 
     def _rows(self, entry: Entry) -> int:
         """The rows of an entry; of one that is not mounted, an estimate."""
+        if rows := self._laid_out_rows(entry):
+            return rows
         width = max(20, self.size.width - 4)
-        lines = entry.text.split("\n")
-        return self._laid_out_rows(entry) or 2 + sum(1 + len(line) // width for line in lines)
+        return 2 + sum(1 + len(line) // width for line in entry.text.split("\n"))
 
     def _laid_out_rows(self, entry: Entry) -> int:
         """The rows of an entry that is mounted; 0 as long as it is not laid out."""

@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Never
 
+from localspec.sampling.schema_check import list_in
+
 STRING = frozenset({"string"})
 _TYPES = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 _TYPE_NAMES = {
@@ -60,7 +62,7 @@ def types_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> frozenset[
 def _types_of_parts(
     schema: Mapping[str, Any], root: Mapping[str, Any], depth: int
 ) -> frozenset[str]:
-    parts = [part for key in ("anyOf", "oneOf", "allOf") for part in _list(schema.get(key))]
+    parts = [part for key in ("anyOf", "oneOf", "allOf") for part in list_in(schema, key)]
     if parts:
         return frozenset().union(*(types_of(part, root, depth) for part in parts))
     if "properties" in schema:
@@ -101,7 +103,3 @@ def _refuse(constant: str) -> Never:
 
 def _is_type(name: Any) -> bool:
     return isinstance(name, str) and name in _TYPES
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
