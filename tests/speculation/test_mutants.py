@@ -98,6 +98,7 @@ DRAWN = "token = sampler.sample(proposal, self._prefix)"
 KEPT = "self._probs.append(proposal.kept())"
 FULL_LAW = "Distribution(row.copy())"
 TAKEN = "return self.take(token, confidence)"
+BONUS_ROW_BEFORE = "target(draft.parent(node) if len(draft) and draft.is_leaf(node) else node)"
 ROW = "self._law(self._scores.logits[node + 1], self._prefix_at(node))"
 RAW_ROW = "Distribution(self._scores.logits[node + 1])"
 RATIO = "residual.ratio(proposal.token, q)"
@@ -184,14 +185,14 @@ MUTANTS = [
     ),
     Mutant(
         "M6 bonus from the row before",
-        {"token": 0.191, "block": 0.248, "coupled": 0.237},
-        (
-            Edit(
-                each_rule,
-                "target(node)",
-                "target(draft.parent(node) if len(draft) and draft.is_leaf(node) else node)",
-            ),
-        ),
+        {"token": 0.191, "coupled": 0.237},
+        (Edit(each_rule, "target(node)", BONUS_ROW_BEFORE),),
+    ),
+    Mutant(
+        "M6 bonus from the row before",
+        {"block": 0.248},
+        # This rule reads a leaf's row in a line of its own.
+        (Edit(block, "target(node)\n", f"{BONUS_ROW_BEFORE}\n"),),
     ),
     Mutant(
         "M7 residual from the next row",
