@@ -4,7 +4,7 @@ import json
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypedDict, cast
+from typing import Any, Self, TypedDict, cast
 
 from localspec.errors import InvalidValueError
 from localspec.sampling.params import SamplingParams
@@ -92,7 +92,7 @@ class GenerationConfig:
     sampling: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, **options: Any) -> "GenerationConfig":
+    def of(cls, **options: Any) -> Self:
         """A configuration from options by name, those of SamplingParams included.
 
         None means the default.

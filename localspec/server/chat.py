@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from localspec.generation_config import GenerationConfig
+from localspec.server.options import TextSettings
 from localspec.server.tool_use import ToolUse
 
 
@@ -17,7 +17,7 @@ class Chat:
     """
 
     messages: Sequence[Mapping[str, Any]]
-    settings: GenerationConfig
+    settings: TextSettings
     template_options: Mapping[str, Any] = field(default_factory=dict)
     thinking_budget: int | None = None
     tools: ToolUse = field(default_factory=ToolUse)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from localspec.engine.fim_prompt import Snippet
-from localspec.generation_config import GenerationConfig
 from localspec.server.fields import Fields
 from localspec.server.native_answer import Form, NativeAnswer
 from localspec.server.openai_completions import USUAL_TOKENS
 from localspec.server.openai_parts import choices_of
+from localspec.server.options import TextSettings
 from localspec.server.service import Service
 from localspec.server.thinking_budget import refuse_budget
 
@@ -20,7 +20,7 @@ class InfillRequest:
     suffix: str
     written: str
     snippets: list[Snippet]
-    settings: GenerationConfig
+    settings: TextSettings
     choices: int
     form: Form
 

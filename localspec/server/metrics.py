@@ -157,6 +157,7 @@ def speculation(reply: "Reply") -> dict[str, Any]:
             "tokens_per_step": stats.tokens_per_step,
             "shared_steps": stats.shared_steps,
             "thinking_budget_spent": reply.budget_spent,
+            "not_enforced": [*settings.not_enforced],
             "slot": reply.number,
         },
     }

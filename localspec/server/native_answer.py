@@ -15,7 +15,7 @@ from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import merged
-from localspec.server.options import most_tokens
+from localspec.server.options import TextSettings, most_tokens
 from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
@@ -60,7 +60,7 @@ class Form:
             asks_for_progress(body),
         )
 
-    def settings(self, body: Fields, service: Service, context: int) -> GenerationConfig:
+    def settings(self, body: Fields, service: Service, context: int) -> TextSettings:
         """The settings of a request; `context` tokens where it does not say. Raises ApiError."""
         most = 1
         if not self.reads_only:

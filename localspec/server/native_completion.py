@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localspec.generation_config import GenerationConfig
 from localspec.server.fields import Fields
 from localspec.server.native_answer import Form, NativeAnswer
 from localspec.server.openai_parts import choices_of, require_few
+from localspec.server.options import TextSettings
 from localspec.server.service import Service
 from localspec.server.thinking_budget import refuse_budget
 
@@ -21,7 +21,7 @@ class NativeRequest:
 
     prompts: Sequence[Prompt]
     several: bool
-    settings: GenerationConfig
+    settings: TextSettings
     choices: int
     form: Form
 

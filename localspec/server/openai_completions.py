@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
-from localspec.generation_config import GenerationConfig
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
@@ -20,7 +19,7 @@ from localspec.server.openai_parts import (
     require_few,
     usage,
 )
-from localspec.server.options import most_tokens, refuse
+from localspec.server.options import TextSettings, most_tokens, refuse
 from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Reply
 from localspec.server.service import Service
@@ -45,7 +44,7 @@ class CompletionRequest:
 
     prompts: list[Any]
     suffix: str | None
-    settings: GenerationConfig
+    settings: TextSettings
     choices: int
     echo: bool
     include_usage: bool

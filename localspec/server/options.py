@@ -1,8 +1,8 @@
 """Options: the settings of a text, read from the members that several protocols share."""
 
 import json
-import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from localspec.errors import InvalidValueError
@@ -12,8 +12,6 @@ from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.logit_bias import Tokenize, logit_bias
 from localspec.server.sampler_order import settings_of_order
-
-log = logging.getLogger("localspec.server")
 
 # Characters of a grammar or schema: as many as OpenAI allows.
 MOST_GRAMMAR = 120_000
@@ -48,9 +46,19 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextSettings(GenerationConfig):
+    """The settings of a text that a request asks for.
+
+    not_enforced: what of its schemas the text is not held to, a line for each of them.
+    """
+
+    not_enforced: tuple[str, ...] = ()
+
+
 def settings_of(
     body: Fields, usual: GenerationOptions, tokenize: Tokenize, **given: Any
-) -> GenerationConfig:
+) -> TextSettings:
     """The settings that a body asks for. given: settings that the protocol has read itself.
 
     tokenize: the model's, for a bias of texts. A setting that the body leaves out is the `usual`
@@ -90,19 +98,22 @@ def settings_of(
     chosen = {name: value for name, value in options.items() if value is not None}
     chosen |= settings_of_order(body, {**usual, **chosen})
     try:
-        return GenerationConfig.of(**{**usual, **_enforceable(chosen)})
+        enforceable, not_enforced = _enforceable(chosen)
+        settings = TextSettings.of(**{**usual, **enforceable})
+        return replace(settings, not_enforced=not_enforced)
     except InvalidValueError as error:
         raise ApiError.of(error) from error
 
 
-def _enforceable(options: dict[str, Any]) -> dict[str, Any]:
-    """The options, of whose schema what no text is held to is left out and logged."""
+def _enforceable(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The options without what no text is held to of their schema, and what that is."""
+    not_enforced = []
     for name in ("schema", "response_format"):
         if isinstance(given := options.get(name), Mapping):
             options[name], left_out = without_unenforced(given)
             if left_out:
-                log.warning("an answer is not held to this of its schema: %s", ", ".join(left_out))
-    return options
+                not_enforced.append(f"answer: {', '.join(left_out)}")
+    return options, tuple(not_enforced)
 
 
 def refuse(body: Fields, members: Mapping[str, tuple[Any, ...]]) -> None:

@@ -21,7 +21,7 @@ from localspec.engine.prompt import (
     text_tokens,
 )
 from localspec.errors import InvalidValueError
-from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.generation_config import GenerationOptions
 from localspec.llama.grammar import Grammar, special_tokens
 from localspec.server.chat import Chat
 from localspec.server.chat_prompt import CONTINUE, REQUIRED, ChatPrompt, chat_prompt
@@ -29,7 +29,7 @@ from localspec.server.errors import ApiError, too_long
 from localspec.server.fields import Fields
 from localspec.server.kept_states import KeptStates
 from localspec.server.metrics import Metrics
-from localspec.server.options import settings_of
+from localspec.server.options import TextSettings, settings_of
 from localspec.server.reply import Reply
 from localspec.server.slot_pool import SlotPool
 from localspec.server.text_log import facts_of, line_of
@@ -129,7 +129,7 @@ class Service:
         known = checked_ids("token", tokens, self.engine.model)
         return "".join([detokenizer.push(self.piece(each)) for each in known]) + detokenizer.flush()
 
-    def settings_of(self, body: Fields, **given: Any) -> GenerationConfig:
+    def settings_of(self, body: Fields, **given: Any) -> TextSettings:
         """The settings that a body asks for, as `options.settings_of`. Raises ApiError."""
         return settings_of(body, self.usual, self.tokens, **given)
 
@@ -202,19 +202,18 @@ class Service:
 
     def _constrained(
         self,
-        settings: GenerationConfig,
+        settings: TextSettings,
         family: Family,
         tools: ToolUse,
         tags: Tags | None,
         thinking: bool,
-    ) -> GenerationConfig:
+    ) -> TextSettings:
         """The settings, with a grammar of calls that must be made, or of JSON, after reasoning."""
         if tools.must_call and (settings.grammar is not None or settings.schema is not None):
             raise InvalidValueError(
                 "tool_choice asks for a call, and a grammar or response_format for another text; "
                 "choose one"
             )
-        tools.say_what_is_not_enforced()
         with self.engine.lock:
             special = special_tokens(self.engine.model, [*family.marks, *(tags or ())])
         rest: dict[str, Any] = {"special": special, "reasoning": tags, "thinking": thinking}
@@ -228,9 +227,10 @@ class Service:
             callable_tools = tools.callable if tools.offered else ()
             schema = json.loads(settings.schema)
             grammar = json_grammar(family, schema, callable_tools, parallel=tools.parallel, **rest)
-        return replace(settings, schema=None, grammar=grammar)
+        not_enforced = (*settings.not_enforced, *tools.not_enforced)
+        return replace(settings, schema=None, grammar=grammar, not_enforced=not_enforced)
 
-    async def _prepare(self, settings: GenerationConfig) -> None:
+    async def _prepare(self, settings: TextSettings) -> None:
         """Prepare the grammar of a text, and its DRY breakers, while nobody waits.
 
         Raises InvalidValueError.
@@ -288,7 +288,7 @@ class Service:
         return found
 
     async def continuation(
-        self, prompt: str | Sequence[int], settings: GenerationConfig, *, suffix: str | None = None
+        self, prompt: str | Sequence[int], settings: TextSettings, *, suffix: str | None = None
     ) -> TextRequest:
         """A request to continue a text or token ids. Raises InvalidValueError.
 
@@ -315,7 +315,7 @@ class Service:
         self,
         prefix: str,
         suffix: str,
-        settings: GenerationConfig,
+        settings: TextSettings,
         *,
         written: str,
         snippets: Sequence[Snippet],
@@ -353,6 +353,8 @@ class Service:
             waited = time.perf_counter() - began
             reply = Reply(pooled.slot, asked, lambda: self.stopping, number=pooled.number)
             self.replies[pooled.number] = reply
+            for line in () if is_choice else asked.settings.not_enforced:
+                log.warning("what is not enforced of a schema: %s", line)
             try:
                 yield reply
             finally:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from localspec.conversation.reasoning import Tags
-from localspec.generation_config import GenerationConfig
+from localspec.server.options import TextSettings
 from localspec.server.tool_calls import CallParser
 
 
@@ -26,7 +26,7 @@ class TextRequest:
     """
 
     prompt: tuple[int, ...]
-    settings: GenerationConfig
+    settings: TextSettings
     tags: Tags | None = None
     thinking: bool = False
     continued: str = ""

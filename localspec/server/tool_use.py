@@ -89,13 +89,14 @@ class ToolUse:
         names = self.allowed if self.name is None else {self.name}
         return tuple(each for each in self.tools if names is None or each.name in names)
 
-    def say_what_is_not_enforced(self) -> None:
-        """Log what no call is held to of the schemas."""
-        for tool in self.callable:
-            if left_out := ", ".join(tool.not_enforced):
-                log.warning(
-                    "calls of %s are not held to this of its schema: %s", tool.name, left_out
-                )
+    @property
+    def not_enforced(self) -> tuple[str, ...]:
+        """What calls are not held to of the schemas, a line for each tool."""
+        return tuple(
+            f"calls of {tool.name}: {', '.join(tool.not_enforced)}"
+            for tool in self.callable
+            if tool.not_enforced
+        )
 
     def require_readable(self) -> None:
         """Raise ApiError for schemas of which a grammar would take many seconds to make."""

@@ -16,10 +16,10 @@ from fakes.served import Served
 from pydantic import TypeAdapter
 
 from localspec.engine.engine import Engine
-from localspec.generation_config import GenerationConfig
 from localspec.server import anthropic_messages
 from localspec.server.anthropic_messages import _Blocks
 from localspec.server.fields import Fields
+from localspec.server.options import TextSettings
 from localspec.server.text_request import TextRequest
 from localspec.server.tool_calls import Text
 from localspec.stats import Stats
@@ -93,7 +93,7 @@ def test_a_stream_that_ends_before_its_first_token_has_a_beginning() -> None:
     class Nothing:
         stop_reason, stop_string, stats = None, None, Stats()
         origins, number, budget_spent = set[str](), 0, False
-        asked = SimpleNamespace(settings=GenerationConfig())
+        asked = SimpleNamespace(settings=TextSettings())
 
         @asynccontextmanager
         async def deltas(self) -> Any:
@@ -108,11 +108,11 @@ def test_a_stream_that_ends_before_its_first_token_has_a_beginning() -> None:
         yield Nothing()
 
     async def chat(*_given: Any, **_options: Any) -> TextRequest:
-        return TextRequest((), GenerationConfig())
+        return TextRequest((), TextSettings())
 
     service: Any = SimpleNamespace(
         name=MODEL, require_model=lambda _: None, engine=SimpleNamespace(context=512),
-        settings_of=lambda *_body, **_given: GenerationConfig(), chat=chat, reply=reply,
+        settings_of=lambda *_body, **_given: TextSettings(), chat=chat, reply=reply,
     )  # fmt: skip
     request = anthropic_messages.read(Fields({"messages": QUESTION, "max_tokens": 4}), service)
 

@@ -11,7 +11,7 @@ import pytest
 from localspec.conversation.reasoning import THINK
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Token
-from localspec.generation_config import GenerationConfig
+from localspec.server.options import TextSettings
 from localspec.server.reply import Delta, Reply
 from localspec.server.text_request import TextRequest
 from localspec.server.tool_calls import Family, Tool, parser_for
@@ -84,7 +84,7 @@ def replied(
         target=SimpleNamespace(model=model),
         start=lambda _tokens, settings, **_: Running(model, len(texts), settings.stop, ends),
     )
-    settings = GenerationConfig(stop=tuple(stop))
+    settings = TextSettings(stop=tuple(stop))
     reply = Reply(slot, TextRequest((1,), settings, **asked), lambda: False)
 
     async def read() -> list[Delta]:

@@ -68,6 +68,23 @@ def test_a_call_in_a_stream(client: OpenAI) -> None:
     assert (name, arguments) == (whole.function.name, whole.function.arguments)
 
 
+def test_an_answer_says_what_its_schema_is_not_held_to(served: Served, client: OpenAI) -> None:
+    """As `uniqueItems`, with which pydantic writes a set; clients keep members that are new."""
+    tags = {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2, "uniqueItems": True}
+    schema = {"type": "object", "properties": {"tags": tags}, "required": ["tags"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    settings: Any = {"model": "localspec", "messages": QUESTION, "max_tokens": 80, "n": 2}
+    raw = client.chat.completions.with_raw_response.create(**settings, response_format=wanted)
+    assert raw.parse().localspec["not_enforced"] == ["answer: uniqueItems"]
+    assert any("not enforced of a schema: answer: uniqueItems" in each for each in served.lines)
+    called = {"function": {"name": "tag", "parameters": schema}, "type": "function"}
+    asked = {**settings, "tools": [called, *TOOLS], "tool_choice": "required", "n": 1}
+    *_, last = client.chat.completions.create(**asked, stream=True)
+    assert last.localspec["not_enforced"] == ["calls of tag: uniqueItems"]
+    free = client.chat.completions.create(**{**asked, "tool_choice": "auto", "max_tokens": 4})
+    assert free.localspec["not_enforced"] == []
+
+
 def test_a_call_of_the_messages_protocol(claude: Anthropic) -> None:
     answer = claude.messages.create(
         model="localspec",
