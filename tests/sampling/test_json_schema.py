@@ -237,7 +237,9 @@ def test_whitespace_drowns_nothing() -> None:
 
 A: dict[str, Any] = {"type": "object", "properties": {"a": {"const": 1}}}
 B: dict[str, Any] = {"type": "object", "properties": {"b": {"const": 1}}, "required": ["b"]}
+C: dict[str, Any] = {"properties": {"c": {"const": 1}}, "required": ["c"]}
 BOTH = {"allOf": [A, B]}
+IN_BOTH = {"properties": {"a": {"$ref": "#/$defs/a"}, "b": {"$ref": "#/$defs/b"}}}
 CLOSED: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
     (A, [{}, {"a": 1}], [{"b": 1}, {"a": 1, "b": 1}]),
     ({**A, "additionalProperties": True}, [{"b": 1}, {"a": 1, "b": 2}], []),
@@ -249,8 +251,25 @@ CLOSED: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
     ({"anyOf": [A, B]}, [{}, {"a": 1}, {"b": 1}], [{"a": 1, "b": 1}]),
     ({**A, "anyOf": [{"required": ["a"]}]}, [{"a": 1}], [{}, {"a": 1, "b": 1}]),
     ({"items": {"const": 1}, "uniqueItems": False}, [[1, 1]], [[2]]),
-    (BOTH, [{"a": 1, "b": 1}, {"b": 1}], [{"a": 1}]),
-    ({**A, "$ref": "#/$defs/b", "$defs": {"b": B}}, [{"a": 1, "b": 1}], [{"a": 1}]),
+    (BOTH, [{"a": 1, "b": 1}, {"b": 1}], [{"a": 1}, {"b": 1, "c": 1}]),
+    (
+        {**A, "$ref": "#/$defs/b", "$defs": {"b": B}},
+        [{"a": 1, "b": 1}],
+        [{"a": 1}, {"b": 1, "c": 1}],
+    ),
+    ({"allOf": [BOTH, C]}, [{"a": 1, "b": 1, "c": 1}], [{"b": 1}, {"b": 1, "c": 1, "d": 1}]),
+    ({"allOf": [A, {**B, "additionalProperties": True}]}, [{"b": 1, "c": 1}], [{"a": 1}]),
+    ({"allOf": [A, {"anyOf": [B, C]}]}, [{"b": 1}, {"c": 1}, {"c": 1, "d": 1}], [{"a": 1}]),
+    (
+        {**A, "anyOf": [B, {"$ref": "#/$defs/c"}], "$defs": {"c": C}},
+        [{"a": 1, "b": 1}, {"c": 1}],
+        [{"a": 1}, {"b": 1, "c": 1}],
+    ),
+    (
+        {**IN_BOTH, "$defs": {"a": A, "b": {"allOf": [{"$ref": "#/$defs/a"}, B]}}},
+        [{"a": {"a": 1}, "b": {"a": 1, "b": 1}}],
+        [{"a": {"b": 1}}, {"b": {"b": 1, "c": 1}}],
+    ),
     ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": A}}, [{"a": 1}], [{"b": 1}]),
     ({"type": "integer"}, [0, -1, 2**60, 9_200_000_000_000_000_000], [10**19, -(10**19)]),
     ({"type": ["integer", "null"], "minimum": 5}, [5, None], [4, 10**19]),
