@@ -269,7 +269,7 @@ async def complete(chat: Chat, service: Service) -> JSON:
     return {
         **_head(service),
         "content": blocks.blocks,
-        **_stop(reply, blocks),
+        **_stop(reply),
         "usage": _usage(reply),
         **speculation(reply),
     }
@@ -294,7 +294,7 @@ async def events(chat: Chat, service: Service) -> AsyncGenerator[str]:
             yield event_line(name, body)
         last = {
             "type": "message_delta",
-            "delta": _stop(reply, blocks),
+            "delta": _stop(reply),
             "usage": _usage(reply),
             **speculation(reply),
         }
@@ -323,10 +323,10 @@ def _head(service: Service) -> JSON:
     }
 
 
-def _stop(reply: Reply, blocks: _Blocks) -> JSON:
+def _stop(reply: Reply) -> JSON:
     """Why the answer has ended."""
     reason = _REASONS.get(reply.stop_reason or "", "max_tokens")
-    if reason == "end_turn" and any(block["type"] == "tool_use" for block in blocks.blocks):
+    if reason == "end_turn" and reply.has_called:
         reason = "tool_use"
     return {"stop_reason": reason, "stop_sequence": reply.stop_string}
 

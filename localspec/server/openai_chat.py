@@ -165,7 +165,7 @@ def _choice(
         **found,
         "index": number,
         "message": message,
-        "finish_reason": finish_reason(reply, calls=bool(found_calls)),
+        "finish_reason": finish_reason(reply),
         "logprobs": logprobs,
     }
 
@@ -217,8 +217,7 @@ async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]
                 first = {"role": "assistant", "content": "", "refusal": None}
                 yield {**head, "choices": [_part(number, first)]}
             if delta is None:
-                reason = finish_reason(reply, calls=bool(calls[number].ids))
-                last = _part(number, {}, reason)
+                last = _part(number, {}, finish_reason(reply))
                 extra = {} if request.include_usage else speculation(reply)
                 yield {**head, "choices": [last], **extra}
                 continue

@@ -34,13 +34,10 @@ def require_few(prompts: Sequence[object]) -> None:
         )
 
 
-def finish_reason(reply: Reply, *, calls: bool = False) -> str:
-    """Why a text has ended, in OpenAI's words. A text that the server ended was cut short.
-
-    calls: whether the model called tools.
-    """
+def finish_reason(reply: Reply) -> str:
+    """Why a text has ended, in OpenAI's words. A text that the server ended was cut short."""
     reason = _REASONS.get(reply.stop_reason or "", "length")
-    return "tool_calls" if calls and reason == "stop" else reason
+    return "tool_calls" if reply.has_called and reason == "stop" else reason
 
 
 async def merged(

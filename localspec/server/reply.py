@@ -48,7 +48,7 @@ class Reply:
     stopped: whether the server ends all texts. stats, stop_reason: as in Generation; before the
     text has begun they are empty and None. number: of the slot. tokens: those that the model has
     written so far. origins: where they came from. budget_spent: whether the reasoning was ended at
-    its budget.
+    its budget. has_called: whether there is a call that is whole.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Reply:
         self.budget_spent = False
         self.origins: set[str] = set()
         self._slot = slot
-        self._has_called = False
+        self.has_called = False
         # Why no answer fits behind reasoning that was ended.
         self._no_room: StopReason | None = None
         # The tokens of the prompt that were in the cache.
@@ -105,7 +105,7 @@ class Reply:
     @property
     def stop_reason(self) -> StopReason | None:
         """Why the text has ended; None before."""
-        if self._has_called and self.asked.one_call:
+        if self.has_called and self.asked.one_call:
             return "eos"  # as if the model had ended it there
         if self._no_room:
             return self._no_room
@@ -140,11 +140,11 @@ class Reply:
                 goes_on = yield from self._close_thought() if spent else self._part(cancelled)
         finally:
             slot.in_answer = False
-        if self._has_called and self.asked.one_call:
+        if self.has_called and self.asked.one_call:
             return
         rest = self._events_of(self._writer.end(), last=True)
         if self._parser:
-            rest += self._parser.finish()
+            rest += self._allowed(self._parser.finish())
         if rest:
             yield Delta(None, tuple(rest))
 
@@ -157,7 +157,7 @@ class Reply:
                     yield Delta(None, progress=progress)
             for token in running:
                 yield self._delta(token)
-                if self._has_called and self.asked.one_call:
+                if self.has_called and self.asked.one_call:
                     return False
                 if running.stop_reason is None and self.thinking_budget.is_spent():
                     break
@@ -233,10 +233,11 @@ class Reply:
 
     def _allowed(self, events: list[Event]) -> list[Event]:
         """The events up to the end of the first call, where only one is allowed."""
-        ended = (at for at, event in enumerate(events) if isinstance(event, CallEnded))
-        if self.asked.one_call and (first := next(ended, None)) is not None:
-            self._has_called = True
-            return events[: first + 1]
+        for at, event in enumerate(events):
+            if isinstance(event, CallEnded) and event.complete:
+                self.has_called = True
+                if self.asked.one_call:
+                    return events[: at + 1]
         return events
 
 

@@ -334,7 +334,7 @@ _QWEN = [
         "cut in a number",
         Q,
         "<tool_call>\n<function=get_weather>\n<parameter=days>\n12",
-        [Call("get_weather", "", complete=False), "<parameter=days>\n12"[len("<parameter=") :]],
+        [Call("get_weather", "{", complete=False), "<parameter=days>\n12"[len("<parameter=") :]],
     ),
     Answer(
         "broken between arguments",
@@ -369,10 +369,22 @@ _GLM = [
     Answer("longer name", G, x := "<tool_call>get_weathers</tool_call>", [x]),
     Answer("prose", G, x := "<tool_call>get the weather</tool_call>", [x]),
     Answer(
+        "cut in the closing mark",
+        G,
+        "<tool_call>get_time\n</tool_c",
+        [Call("get_time", {})],
+    ),
+    Answer(
+        "cut before it is certain",
+        G,
+        "<tool_call>get_weather<arg_key>city</arg_key><arg_value>a</arg_value><",
+        [Call("get_weather", '{"city": "a"', complete=False), "<"],
+    ),
+    Answer(
         "no value",
         G,
         "<tool_call>get_weather<arg_key>city</arg_key>Paris</tool_call>",
-        [Call("get_weather", "", complete=False), "city</arg_key>Paris</tool_call>"],
+        [Call("get_weather", "{", complete=False), "city</arg_key>Paris</tool_call>"],
     ),
 ]
 
@@ -560,13 +572,13 @@ _PYTHON = [
         "a name for a value",
         P,
         "[get_weather(city=here)]",
-        [Call("get_weather", "", complete=False), "here)]"],
+        [Call("get_weather", '{"city": ', complete=False), "here)]"],
     ),
     Answer(
         "cut",
         P,
         '[get_weather(city="Paris", days=1',
-        [Call("get_weather", '{"city": "Paris"', complete=False), ", days=1"],
+        [Call("get_weather", '{"city": "Paris", "days": ', complete=False), "1"],
     ),
     Answer(
         "one",

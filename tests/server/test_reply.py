@@ -11,6 +11,7 @@ import pytest
 from localspec.conversation.reasoning import THINK
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Token
+from localspec.server.openai_parts import finish_reason
 from localspec.server.options import TextSettings
 from localspec.server.reply import Delta, Reply
 from localspec.server.text_request import TextRequest
@@ -129,6 +130,17 @@ def test_a_text_ends_with_its_first_call_where_one_is_allowed() -> None:
     assert sum(type(event).__name__ == "CallEnded" for event in events) == 2
     assert said(deltas).strip() == "rest"
     assert several.stop_reason == "length"
+
+
+def test_half_a_call_is_none() -> None:
+    """Neither where a limit cuts it off nor where it breaks; the text goes on behind it."""
+    half = '<tool_call>{"name": "f", "arguments": {"a": '
+    for ends, reason in (("length", "length"), ("eos", "stop")):
+        reply, deltas = replied([half, "?", "rest"], one_call=True, ends=ends, **TOOLS)
+        assert said(deltas) == "?rest"
+        assert finish_reason(reply) == reason and not reply.has_called
+    called, _ = replied(CALL, one_call=True, **TOOLS)
+    assert finish_reason(called) == "tool_calls"
 
 
 REASONED: dict[str, Any] = {**TOOLS, "tags": THINK, "thinking": True}

@@ -45,10 +45,11 @@ class _GemmaParser(CallParser):
         """An object behind its opening brace."""
         if depth > _DEEPEST:
             raise NotACallError
-        before = "{"
+        self.give_arguments("{")
+        before = ""
         yield from self.space()
         while not (yield from self.reads("}")):
-            if before != "{":
+            if before:
                 yield from self.expect(",")
                 yield from self.space()
             key = yield from self._key()
@@ -56,7 +57,7 @@ class _GemmaParser(CallParser):
             self.give_arguments(f"{before}{as_string(key)}: ")
             yield from self._value(depth)
             before = ", "
-        self.give_arguments("{}" if before == "{" else "}")
+        self.give_arguments("}")
 
     def _items(self, depth: int) -> Reading[None]:
         """A list behind its opening bracket."""

@@ -148,6 +148,7 @@ class CallParser(ABC):
         self.commit()
 
     def begin_call(self, tool: Tool) -> None:
+        """A call whose arguments follow, which are none as long as they are not whole."""
         self._index += 1
         self._call_is_open = True
         self._events.append(CallBegun(self._index, tool.name))
@@ -208,6 +209,12 @@ class CallParser(ABC):
         if not (yield from self.reads(mark)):
             raise NotACallError
 
+    def is_cut_off(self, mark: str, *others: str) -> bool:
+        """Whether the end of the text cuts off this mark, and none of the others."""
+        rest = self._text[self._at :]
+        could_be = [each for each in (mark, *others) if rest and each.startswith(rest)]
+        return self._finished and could_be == [mark]
+
     def closing(self, *marks: str) -> Reading[None]:
         """Read and commit these marks, each after whitespace, as far as they are there.
 
@@ -217,8 +224,7 @@ class CallParser(ABC):
         for mark in marks:
             yield from self.space()
             if not (yield from self.reads(mark)):
-                rest = self._text[self._at :]
-                if self._finished and rest and mark.startswith(rest):
+                if self.is_cut_off(mark):
                     self._text = ""
                 self._at = 0
                 return

@@ -50,7 +50,8 @@ class _KeywordArguments(CallParser):
             return
         key = yield from self._key()
         self.begin_call(tool)
-        yield from self._value("{", key)
+        self.give_arguments("{")
+        yield from self._value("", key)
         while not (yield from self.reads(")")):
             yield from self.expect(",")
             yield from self.space()
@@ -68,8 +69,8 @@ class _KeywordArguments(CallParser):
         return key
 
     def _value(self, before: str, key: str) -> Reading[None]:
-        written = yield from self._literal()
-        self.give_arguments(f"{before}{as_string(key)}: {_as_json(written)}")
+        self.give_arguments(f"{before}{as_string(key)}: ")
+        self.give_arguments(_as_json((yield from self._literal())))
 
     def _literal(self) -> Reading[str]:
         """Read a literal, up to the comma or bracket behind it."""

@@ -78,7 +78,8 @@ class _TaggedParser(CallParser):
             self.end_call()
             return
         self.begin_call(tool)
-        yield from self._argument(tool, "{")
+        self.give_arguments("{")
+        yield from self._argument(tool, "")
         yield from self.space()
         while (yield from self.reads(self._syntax.before_key)):
             yield from self._argument(tool, ", ")
@@ -88,11 +89,19 @@ class _TaggedParser(CallParser):
         self.end_call()
 
     def _end_of_arguments(self) -> Reading[None]:
-        """Read the mark after the arguments; the closing mark in its place remains unread."""
-        if self._syntax.end and (yield from self.reads(self._syntax.end)):
+        """Read the mark after the arguments; the closing mark in its place remains unread.
+
+        They are whole, too, where the end of the text cuts it off.
+        """
+        end, closing = self._syntax.end, self._syntax.closing
+        if end and (yield from self.reads(end)):
             return
-        yield from self.expect(self._syntax.closing)
-        self._at -= len(self._syntax.closing)
+        if (yield from self.reads(closing)):
+            self._at -= len(closing)
+        elif self.is_cut_off(end or closing, self._syntax.before_key):
+            self._at = len(self._text)
+        else:
+            raise NotACallError
 
     def _argument(self, tool: Tool, before: str) -> Reading[None]:
         syntax = self._syntax

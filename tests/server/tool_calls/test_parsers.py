@@ -1,9 +1,10 @@
 """Calls in the answers of each family: whole, in pieces, broken, cut off, and only alike."""
 
+import json
 from collections.abc import Sequence
 
 import pytest
-from fakes.tool_answers import ANSWERS, TOOLS, Answer, contents, parsed
+from fakes.tool_answers import ANSWERS, TOOLS, Answer, Call, contents, parsed
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,25 @@ def test_an_answer_in_pieces(answer: Answer) -> None:
     assert parsed(answer.family, answer.text) == whole
     for cut in range(len(answer.text) + 1):
         assert parsed(answer.family, [answer.text[:cut], answer.text[cut:]]) == whole, cut
+
+
+@each_answer
+def test_half_a_call_is_none(answer: Answer) -> None:
+    """Where a limit of tokens cuts an answer off; clients may take no arguments for an empty {}."""
+    whole = calls_in(answer.family, answer.text)
+    for end in range(len(answer.text)):
+        *calls, last = calls_in(answer.family, answer.text[:end]) or [None]
+        assert calls == whole[: len(calls)]
+        if last and not last.complete:
+            assert last.arguments.startswith("{")
+            with pytest.raises(ValueError):
+                json.loads(last.arguments)
+        elif last:
+            assert last == whole[len(calls)]
+
+
+def calls_in(family: Family, text: str) -> list[Call]:
+    return [part for part in contents(parsed(family, [text])) if isinstance(part, Call)]
 
 
 def test_every_family_has_answers() -> None:
