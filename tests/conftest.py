@@ -15,6 +15,7 @@ from hypothesis import settings
 from localspec.cli.settings import SETTINGS
 from localspec.llama import extra_buffers
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.loading import load_check
@@ -93,7 +94,11 @@ def make_context() -> Iterator[Callable[..., KVSequence]]:
     made: list[KVSequence] = []
 
     def make(model: Model, *, n_ctx: int = 512, threads: int = 1) -> KVSequence:
-        made.append(single_sequence(model, n_ctx=n_ctx, threads=threads, flash_attention=True))
+        made.append(
+            single_sequence(
+                model, ContextParams(n_ctx=n_ctx, threads=threads, flash_attention=True)
+            )
+        )
         return made[-1]
 
     yield make

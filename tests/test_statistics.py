@@ -30,6 +30,7 @@ from localspec.engine.engine import Engine
 from localspec.forecast.confidence import ConfidenceInterval, t_quantile
 from localspec.forecast.replay import ScoredText, expected_steps, predict, score_text
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.sampling.distribution import Distribution
@@ -63,8 +64,12 @@ FEWER = range(530)
 @pytest.fixture(scope="module")
 def caches(target_model: Model, drafter_model: Model) -> Iterator[tuple[KVSequence, KVSequence]]:
     with (
-        single_sequence(target_model, n_ctx=512, threads=1, flash_attention=True) as target,
-        single_sequence(drafter_model, n_ctx=512, threads=1, flash_attention=True) as drafter,
+        single_sequence(
+            target_model, ContextParams(n_ctx=512, threads=1, flash_attention=True)
+        ) as target,
+        single_sequence(
+            drafter_model, ContextParams(n_ctx=512, threads=1, flash_attention=True)
+        ) as drafter,
     ):
         yield target, drafter
 

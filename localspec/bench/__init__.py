@@ -21,7 +21,7 @@ from localspec.bench.prompt_sets import (
     default_sets,
     load_tasks,
 )
-from localspec.bench.report import Conditions, Report, build_report
+from localspec.bench.report import BenchmarkReport, Conditions, build_report
 from localspec.bench.report_text import facts
 from localspec.bench.runner import Run, run_rounds
 from localspec.bench.section import sections
@@ -37,9 +37,9 @@ __all__ = [
     "MOST_USERS",
     "SETS",
     "TERMINAL",
+    "BenchmarkReport",
     "Conditions",
     "LoadedSweep",
-    "Report",
     "Run",
     "ServedLoad",
     "ServedRun",

@@ -23,7 +23,7 @@ from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.spec import AUTO
 from localspec.engine.engine import Engine
 from localspec.forecast.against_clairvoyant import AgainstClairvoyant
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.forecast.clairvoyant import Clairvoyant, KnownDrafts, Losses, right_runs
 from localspec.forecast.clairvoyant_text import clairvoyant_lines, clairvoyant_record, doubt
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
@@ -160,7 +160,7 @@ def _texts(
     )
     settings = GenerationConfig.of(**options)
     sampler = engine.slot.sampler(settings, len(prompt))
-    answer = Answer(list(prompt), tokens, settings.max_tokens, sampler, Stats())
+    answer = RecordedAnswer(list(prompt), tokens, settings.max_tokens, sampler, Stats())
     drafts = {
         each.drafter.name: _known_drafts(engine, each, answer, known, options, cancelled=cancelled)
         for each in engine.drafter_set.members
@@ -182,7 +182,7 @@ def _in_units(cost: DrafterCost, unit: float) -> DrafterCost:
 def _known_drafts(
     engine: Engine,
     member: SequenceDrafter,
-    answer: Answer,
+    answer: RecordedAnswer,
     costs: StepCosts,
     options: GenerationOptions,
     *,

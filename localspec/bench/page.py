@@ -6,7 +6,7 @@ from itertools import groupby
 from localspec.bench.charts import accepted_chart, cost_chart, speed_chart
 from localspec.bench.configurations import PLAIN
 from localspec.bench.page_parts import fact, figure, page, section, table, warning
-from localspec.bench.report import Report
+from localspec.bench.report import BenchmarkReport
 from localspec.bench.report_text import facts
 from localspec.bench.section import Section, sections
 from localspec.bench.summary import Summary
@@ -14,12 +14,12 @@ from localspec.bench.svg import tag
 from localspec.bench.users_chart import users_chart
 
 
-def html_page(report: Report) -> str:
+def html_page(report: BenchmarkReport) -> str:
     """The text of the file; without its first line it is well-formed XML, too."""
     return page(f"localspec bench: {report.target.file.stem}", *_sections(report))
 
 
-def _sections(report: Report) -> list[str]:
+def _sections(report: BenchmarkReport) -> list[str]:
     by_set = [list(rows) for _, rows in groupby(report.rows, key=lambda row: row.set)]
     parts = [warning("Stopped before all was measured.")] if report.interrupted else []
     parts += [fact(each) for each in facts(report) + report.left_out]

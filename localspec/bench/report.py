@@ -120,7 +120,7 @@ class PassSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BenchmarkReport:
     """A benchmark.
 
     draft_models: the drafters that are models. drafters: the names of all drafters, by
@@ -183,10 +183,10 @@ def build_report(
     users: Sequence[UsersRun] = (),
     bounds: Sequence[Bound] = (),
     busy_cores: float | None = None,
-) -> Report:
+) -> BenchmarkReport:
     """Summarise the runs; the engines must still be loaded."""
     loaded = sweep.configurations
-    return Report(
+    return BenchmarkReport(
         machine=this_machine(),
         conditions=conditions,
         target=_measured_model(sweep.plain.model, sweep.plain.context, conditions.kv_type),

@@ -1,6 +1,6 @@
 """Report text: a report as lines and table cells, for the terminal and for the page."""
 
-from localspec.bench.report import Conditions, Footprint, MeasuredModel, Report
+from localspec.bench.report import BenchmarkReport, Conditions, Footprint, MeasuredModel
 from localspec.bench.summary import Summary
 from localspec.forecast.confidence import ConfidenceInterval
 from localspec.llama.placement import DEFAULT
@@ -13,7 +13,7 @@ COLUMNS = ("prompts", "drafter", "tok/s", "x plain", "accept", "tok/step", *_PHA
 LEGEND = "x plain: median [95 % interval over prompts] · draft, verify, host: shares of the time"
 
 
-def facts(report: Report) -> list[str]:
+def facts(report: BenchmarkReport) -> list[str]:
     """What was measured and where, a line each: models, conditions, memory and machine."""
     # Servers are processes of their own.
     memory = [] if report.served else [_peak_memory(report)]
@@ -58,7 +58,7 @@ def _same_text(summary: Summary) -> str:
     return "yes" if same == compared else f"{same} of {compared}"
 
 
-def _models(report: Report) -> str:
+def _models(report: BenchmarkReport) -> str:
     drafters = [f"drafter {_model(used)}" for used in report.draft_models]
     return " · ".join([f"target {_model(report.target)}", *drafters])
 
@@ -72,7 +72,7 @@ def _footprint(memory: Footprint) -> str:
     return f"weights {_size(memory.weights)}{cache}"
 
 
-def _conditions(report: Report) -> str:
+def _conditions(report: BenchmarkReport) -> str:
     its = report.conditions
     sets = ", ".join(f"{name} ({count})" for name, count in its.prompts.items())
     parts = [
@@ -98,13 +98,13 @@ def _cache(its: Conditions) -> str:
     return ", ".join([*parts, *([f"ubatch {its.ubatch}"] if its.ubatch else [])])
 
 
-def _peak_memory(report: Report) -> str:
+def _peak_memory(report: BenchmarkReport) -> str:
     main = "main " if report.machine.gpu else ""
     peak = _size(report.peak_resident)
     return f"peak {main}memory of the process, all loaded side by side: {peak}"
 
 
-def _machine(report: Report) -> str:
+def _machine(report: BenchmarkReport) -> str:
     machine, its = report.machine, report.conditions
     cores = "" if machine.cores is None else f"{machine.cores} cores, "
     parts = [
@@ -118,7 +118,7 @@ def _machine(report: Report) -> str:
     return " · ".join(parts)
 
 
-def _gpu(report: Report) -> str:
+def _gpu(report: BenchmarkReport) -> str:
     name = ", ".join(report.machine.gpus) or ("GPU" if report.machine.gpu else "no GPU")
     usual = not report.machine.gpu and report.conditions.placement == DEFAULT.in_words
     return name if usual else f"{name}: {report.conditions.placement}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
 
-from localspec.bench.report import Report
+from localspec.bench.report import BenchmarkReport
 from localspec.bench.report_text import COLUMNS, LEGEND, cells
 from localspec.bench.served_text import (
     SERVED_COLUMNS,
@@ -41,7 +41,7 @@ class Section:
     lines: Sequence[str] = ()
 
 
-def sections(report: Report) -> Iterator[Section]:
+def sections(report: BenchmarkReport) -> Iterator[Section]:
     """Yield a section for each way in which something was measured."""
     if report.rows:
         groups = _grouped(report.rows, lambda row: row.set, cells)

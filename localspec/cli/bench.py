@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from localspec.bench import Report, Run, html_page, require_same_texts
+from localspec.bench import BenchmarkReport, Run, html_page, require_same_texts
 from localspec.cli.bench_choice import ROUNDS, choose
 from localspec.cli.bench_compare import Earlier, changes_text, compare_option, earlier_of
 from localspec.cli.bench_drafters import measure_drafters
@@ -217,7 +217,7 @@ def _seed(options: Mapping[str, Any], earlier: Earlier | None) -> int | None:
     return earlier.seed if earlier and seed is None else seed
 
 
-def _require_alike(earlier: Earlier | None, nothing: Report) -> None:
+def _require_alike(earlier: Earlier | None, nothing: BenchmarkReport) -> None:
     """Refuse what cannot be compared, before anything is measured."""
     if earlier:
         earlier.require_alike(nothing.as_dict())
@@ -238,7 +238,7 @@ def _checked(
 
 
 def _write(
-    result: Report,
+    result: BenchmarkReport,
     output: Output,
     page_file: PageFile,
     earlier: Earlier | None,

@@ -6,9 +6,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from localspec.bench import (
+    BenchmarkReport,
     Conditions,
     LoadedSweep,
-    Report,
     Run,
     Task,
     Workload,
@@ -37,8 +37,8 @@ def measure_drafters(
     users: Sequence[int],
     cancel: threading.Event,
     note: Callable[[str], None],
-    check: Callable[[Report], None],
-) -> tuple[Report, list[Run]]:
+    check: Callable[[BenchmarkReport], None],
+) -> tuple[BenchmarkReport, list[Run]]:
     """Measure all configurations by turns; return the runs, too, which are none with `users`.
 
     options: those of `settings`. note: shows a line. check: called with the report without figures,

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from localspec.bench import Report, Run, Summary, Task, facts, sections
+from localspec.bench import BenchmarkReport, Run, Summary, Task, facts, sections
 from localspec.bench.configurations import PLAIN
 from localspec.cli.bench_table import table_of, wide_console
 from localspec.cli.output import join_facts, write_note
@@ -57,7 +57,7 @@ def _with_lines(runs: Iterator[_Run], about: Callable[[_Run], str], count: int) 
         yield run
 
 
-def report_text(report: Report) -> str:
+def report_text(report: BenchmarkReport) -> str:
     """Return the tables, their legends, and the conditions of the measurement, for stdout."""
     console = wide_console()
     with console.capture() as capture:

@@ -6,7 +6,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from localspec.bench import Conditions, Report, ServedLoad, ServedRun, build_report, run_served
+from localspec.bench import (
+    BenchmarkReport,
+    Conditions,
+    ServedLoad,
+    ServedRun,
+    build_report,
+    run_served,
+)
 from localspec.bench.configurations import tokenize_prompts
 from localspec.bench.peer_drafts import NO_REPACK
 from localspec.bench.report import drafter_footprint
@@ -42,8 +49,8 @@ def measure_servers(
     users: Sequence[int],
     cancel: threading.Event,
     note: Callable[[str], None],
-    check: Callable[[Report], None] = lambda _: None,
-) -> Report:
+    check: Callable[[BenchmarkReport], None] = lambda _: None,
+) -> BenchmarkReport:
     """Measure our servers and the peer's by turns; note: shows a line.
 
     check: called with the report without figures, before anything is measured.
@@ -77,7 +84,7 @@ def _prepared(
     runtime: RuntimeConfig,
     settings: GenerationConfig,
     users: Sequence[int],
-) -> tuple[Report, Sequence[OwnServer | PeerServer], ServedLoad]:
+) -> tuple[BenchmarkReport, Sequence[OwnServer | PeerServer], ServedLoad]:
     """The report without figures, the servers, and what they are asked for."""
     sweep, tasks, tokens = choice.sweep, choice.tasks, settings.max_tokens
     # It reads the prompts only, so no GPU is needed; it is closed before the servers start.

@@ -6,7 +6,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from localspec.bench import Conditions, LoadedSweep, Report, Task, build_report, tokenize_prompts
+from localspec.bench import (
+    BenchmarkReport,
+    Conditions,
+    LoadedSweep,
+    Task,
+    build_report,
+    tokenize_prompts,
+)
 from localspec.bench.peer_drafts import PeerDraft
 from localspec.bench.tool import TOOL, Tool, ToolFailed, ToolPrompt, tool_drafts
 from localspec.bench.tool_ratios import ToolRun
@@ -36,7 +43,7 @@ def measure_tool(
     options: Mapping[str, Any],
     cancel: threading.Event,
     note: Callable[[str], None],
-) -> Report:
+) -> BenchmarkReport:
     """Measure ours and the tool by turns. options: those of `settings`. note: shows a line.
 
     Raises what `Sweep.load`, `tool_drafts` and `run_beside_tool` raise.

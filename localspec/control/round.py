@@ -47,7 +47,7 @@ from typing import NamedTuple
 
 from localspec.control.joint_drafting import Drafting, JointDrafting, Parts
 from localspec.control.pass_costs import WIDEST, WIDEST_DECODE, PassCosts
-from localspec.control.plan import Plan
+from localspec.control.round_plan import RoundPlan
 from localspec.control.row_budget import Offer, writing
 
 # The deepest drafts that are considered for all texts alike.
@@ -62,7 +62,7 @@ _FAR_BEHIND, _CATCHING_UP = 6.0, 0.9
 
 
 class _Others(NamedTuple):
-    """What the other texts bring and bear. seconds: outside the target's decode; see Plan."""
+    """What the other texts bring and bear. seconds: outside the target's decode; see RoundPlan."""
 
     rows: tuple[int, ...]
     tokens: float
@@ -150,7 +150,7 @@ class Round:
         others = [each.behind_prompts(read=read) for each in self.others]
         return Round(self._passes, replace(self._own, planned=False), others)
 
-    def plan_others(self, chosen: Plan) -> None:
+    def plan_others(self, chosen: RoundPlan) -> None:
         """Tell the others what they should draft, if nobody has. chosen: of this text."""
         if self._planned or self.alone or any(each.drafting.unread for each in self.others):
             return
@@ -170,7 +170,7 @@ class Round:
         beside = certain.rows if others is None else tuple(others)
         return [0.0, *(self._decode(beside, own) for own in range(1, WIDEST + 1))]
 
-    def plans(self, survivals: Sequence[float], drafting: Drafting) -> Iterator[Plan]:
+    def plans(self, survivals: Sequence[float], drafting: Drafting) -> Iterator[RoundPlan]:
         """The choices in which this text drafts.
 
         survivals, drafting: see Offer; drafting may be of longer drafts.
@@ -178,7 +178,7 @@ class Round:
         if not self.others:
             for depth in range(1, len(survivals) + 1):
                 seconds = self._costs[1 + depth] + drafting.seconds(depth)
-                yield Plan(depth, (), 0.0, seconds, float("inf"))
+                yield RoundPlan(depth, (), 0.0, seconds, float("inf"))
             return
         gained = list(accumulate(survivals, initial=0.0))
         for others, depth, joint in self._choices(survivals, drafting):
@@ -191,7 +191,7 @@ class Round:
         late: float = 0.0,
         latest: float = float("inf"),
         savings: Sequence[float] = (),
-    ) -> tuple[Plan | None, float]:
+    ) -> tuple[RoundPlan | None, float]:
         """The choice with the most tokens per second, by weight, of those that all bear.
 
         survivals, drafting: as in `plans`. late, latest: seconds that a step takes longer for each
@@ -220,7 +220,7 @@ class Round:
 
     def saved(
         self,
-        plan: Plan,
+        plan: RoundPlan,
         rate: float,
         survivals: Sequence[float],
         tokens: float,
@@ -235,7 +235,7 @@ class Round:
         plain = self._bare if plain is None else plain
         return tokens * max(0.0, plain - 1 / rate) * (1 + plan.tokens / own)
 
-    def paid(self, plan: Plan, drafting: Drafting) -> list[float]:
+    def paid(self, plan: RoundPlan, drafting: Drafting) -> list[float]:
         """Seconds of this text's part of the drafts of a plan, by its tokens from 0 on.
 
         Alone, a draft may become longer than planned.
@@ -246,7 +246,7 @@ class Round:
         tokens = (joint.add(drafting, place) for place in range(1, plan.depth + 1))
         return list(accumulate(tokens, initial=0.0))
 
-    def unread(self, plan: Plan) -> float:
+    def unread(self, plan: RoundPlan) -> float:
         """Seconds in which drafters of others would first read prompts, to draft as planned."""
         return sum(
             each.drafting.unread
@@ -300,14 +300,14 @@ class Round:
                 joint.add(drafting, depth + 1)
                 yield likeliest[further], depth + 1, joint
 
-    def _plan(self, others: _Others, depth: int, gained: float, outside: float) -> Plan:
+    def _plan(self, others: _Others, depth: int, gained: float, outside: float) -> RoundPlan:
         """gained: the drafted tokens of this text that may be accepted.
 
         outside: seconds of all texts outside the target's decode.
         """
         seconds = outside + self._decode(others.rows, 1 + depth)
         most = min(others.most, self._borne(self._own, gained))
-        return Plan(depth, others.rows, others.tokens, seconds, most, others.depths)
+        return RoundPlan(depth, others.rows, others.tokens, seconds, most, others.depths)
 
     def _decode(self, others: tuple[int, ...], own: int) -> float:
         """Seconds of the decodes of all. own: the rows of this text."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from localspec.control.candidate import Candidate
 from localspec.control.draft_timer import DraftTimer
 from localspec.control.joint_drafting import Drafting
-from localspec.control.plan import Plan
 from localspec.control.replays import replay_seconds
+from localspec.control.round_plan import RoundPlan
 from localspec.control.row_budget import RowShare
 
 # Depths whose last token is accepted with a lower probability are not considered.
@@ -26,7 +26,7 @@ class Option:
     """
 
     candidate: Candidate
-    plan: Plan
+    plan: RoundPlan
     expected: float
     rate: float
     survivals: Sequence[float]

@@ -21,7 +21,7 @@ from localspec.stats import Stats
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RecordedAnswer:
     """One text, generated without a drafter.
 
     prompt, tokens: ids. limit: the most tokens it could have had. sampler: with which they were
@@ -49,7 +49,7 @@ class Answer:
 
 def write_answer(
     engine: Engine, context: KVSequence, prompt: Prompt, **options: Unpack[GenerationOptions]
-) -> tuple[Answer, list[Distribution]]:
+) -> tuple[RecordedAnswer, list[Distribution]]:
     """Generate an answer; return it with the distributions from which its tokens were drawn.
 
     context: another cache of the engine's target. options: the rule is `coupled` in any case.
@@ -71,5 +71,5 @@ def write_answer(
     written = Generation(decoder, engine.model, settings, context=engine.context).result()
     limit = min(settings.max_tokens, engine.context - len(ids))
     drawn_from = [each.shortlist() for each in distributions]
-    answer = Answer(ids, written.token_ids, limit, sampler, written.stats, drawn_from)
+    answer = RecordedAnswer(ids, written.token_ids, limit, sampler, written.stats, drawn_from)
     return answer, distributions

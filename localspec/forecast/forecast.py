@@ -14,7 +14,7 @@ from localspec.drafters.spec import AUTO
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.forecast.against_clairvoyant import AgainstClairvoyant, against_clairvoyant
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.forecast.model_free import count_steps, fresh
 from localspec.forecast.recorded_drafts import ReplayedDrafter
@@ -174,7 +174,7 @@ def _forget(drafters: DrafterSet) -> Callable[[], object]:
     return lambda: [cache.truncate(0) for cache in caches]
 
 
-def forecast_plain(answers: Sequence[Answer], costs: StepCosts) -> ConfigurationForecast:
+def forecast_plain(answers: Sequence[RecordedAnswer], costs: StepCosts) -> ConfigurationForecast:
     """Plain decoding, with which all others are compared."""
     runs = [plain_run(answer, costs) for answer in answers]
     return _configuration(PLAIN, None, None, runs, costs)
@@ -210,7 +210,7 @@ def forecast_draft_model(
 
 
 def forecast_head(
-    head: ReplayedDrafter, answers: Sequence[Answer], costs: StepCosts
+    head: ReplayedDrafter, answers: Sequence[RecordedAnswer], costs: StepCosts
 ) -> Iterable[ConfigurationForecast]:
     """Every depth of a drafter up to the recorded one; what other rules accept is not known."""
     replayed = [head.replayed(number) for number in range(len(answers))]

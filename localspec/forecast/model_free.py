@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.suffix import Suffix
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.forecast.replay import StepCounts
 from localspec.speculation.drafter import Drafter, Limit, proposal
 from localspec.speculation.passes import run
@@ -20,7 +20,7 @@ class ReplayedDrafts:
     """The lengths of the drafts at each token of one answer.
 
     drafted: (n,) tokens of the draft. correct: (n,) how many of them, from the first on, are the
-    answer's. limit: as in Answer.
+    answer's. limit: as in RecordedAnswer.
     """
 
     drafted: NDArray[np.int_]
@@ -31,7 +31,7 @@ class ReplayedDrafts:
         return self.drafted.size
 
 
-def replay_drafts(drafter: Drafter, answer: Answer, depth: int) -> ReplayedDrafts:
+def replay_drafts(drafter: Drafter, answer: RecordedAnswer, depth: int) -> ReplayedDrafts:
     """Draft up to `depth` tokens at each token of an answer.
 
     A shorter draft is the beginning of a longer one, so this tells all smaller depths, too.

@@ -17,7 +17,7 @@ import numpy as np
 from localspec.control.pass_costs import WIDEST
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.forecast.clairvoyant import right_runs
 from localspec.forecast.model_free import ReplayedDrafts
 from localspec.generation_config import GenerationOptions
@@ -130,7 +130,9 @@ def record_drafts(
     return tokens_written, policy.drafts
 
 
-def drafts_of_text(drafter: Drafter, answer: Answer, drawn: Sequence[bool]) -> list[RecordedDraft]:
+def drafts_of_text(
+    drafter: Drafter, answer: RecordedAnswer, drawn: Sequence[bool]
+) -> list[RecordedDraft]:
     """What a draft model drafts at each token of an answer.
 
     drawn: as in ScoredText. A draft ends some tokens behind its first wrong one, which it can only
@@ -149,7 +151,7 @@ def drafts_of_text(drafter: Drafter, answer: Answer, drawn: Sequence[bool]) -> l
     return found[: len(answer.tokens)]
 
 
-def _draft_at(drafter: Drafter, answer: Answer, place: int, depth: int) -> RecordedDraft:
+def _draft_at(drafter: Drafter, answer: RecordedAnswer, place: int, depth: int) -> RecordedDraft:
     confidences: list[float] = []
 
     def go_on(confidence: float) -> bool:
@@ -172,7 +174,10 @@ class ReplayedDrafter:
     """
 
     def __init__(
-        self, drafter: Drafter, answers: Sequence[Answer], drafts: Sequence[list[RecordedDraft]]
+        self,
+        drafter: Drafter,
+        answers: Sequence[RecordedAnswer],
+        drafts: Sequence[list[RecordedDraft]],
     ) -> None:
         self.name = drafter.name
         self.reads_prompt = drafter.traits.backlog is not None

@@ -9,7 +9,7 @@ from localspec.control.pass_costs import WIDEST
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
-from localspec.forecast.answers import Answer, write_answer
+from localspec.forecast.answers import RecordedAnswer, write_answer
 from localspec.forecast.model_free import ReplayedDrafts, first_token_accuracy, replay_drafts
 from localspec.forecast.recorded_drafts import (
     RecordedDraft,
@@ -36,7 +36,7 @@ class ScoredAnswers:
     engine that were tried; of several draft models only the first is.
     """
 
-    answers: list[Answer]
+    answers: list[RecordedAnswer]
     drafts: dict[str, list[ReplayedDrafts]] = field(default_factory=dict)
     scored: list[ScoredText] = field(default_factory=list)
     model: Drafter | None = None

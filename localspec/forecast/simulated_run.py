@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localspec.control.drafter_cost import DrafterCost
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.forecast.replay import StepCounts
 from localspec.forecast.timing import StepCosts
 
@@ -52,21 +52,21 @@ class SimulatedStep:
     unexpected: float = 0.0
 
 
-def plain_run(answer: Answer, costs: StepCosts) -> SimulatedRun:
+def plain_run(answer: RecordedAnswer, costs: StepCosts) -> SimulatedRun:
     """Plain decoding: a step for each token."""
     tokens = len(answer.tokens)
     return SimulatedRun(tokens, tokens, 0, 0, tokens * costs.plain)
 
 
 def model_free_run(
-    answer: Answer, counts: StepCounts, costs: StepCosts, drafter: DrafterCost
+    answer: RecordedAnswer, counts: StepCounts, costs: StepCosts, drafter: DrafterCost
 ) -> SimulatedRun:
     """Decoding with a model-free drafter, which costs time in every step, draft or not."""
     return _run(answer, counts, costs, counts.steps * drafter.first)
 
 
 def draft_model_run(
-    answer: Answer, counts: StepCounts, costs: StepCosts, drafter: DrafterCost
+    answer: RecordedAnswer, counts: StepCounts, costs: StepCosts, drafter: DrafterCost
 ) -> SimulatedRun:
     """Decoding with a draft model, which also has the prompt to read."""
     drafting = drafter.reading_seconds(len(answer.prompt)) + sum(
@@ -75,7 +75,9 @@ def draft_model_run(
     return _run(answer, counts, costs, drafting)
 
 
-def _run(answer: Answer, counts: StepCounts, costs: StepCosts, drafting: float) -> SimulatedRun:
+def _run(
+    answer: RecordedAnswer, counts: StepCounts, costs: StepCosts, drafting: float
+) -> SimulatedRun:
     # At a fixed depth, passes are not padded.
     passes = sum(
         float(steps) * costs.pass_of(rows) for rows, steps in enumerate(counts.by_depth, 1)

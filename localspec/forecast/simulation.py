@@ -15,7 +15,7 @@ from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import PassCosts
 from localspec.control.row_budget import RowBudget, RowShare
 from localspec.control.width_changes import PARTS, EqualPasses
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.forecast.rounds import Rounds, Writer
 from localspec.forecast.simulated_run import SimulatedStep
 from localspec.forecast.timing import StepCosts
@@ -74,7 +74,7 @@ class Decodes:
         return self._passes.unpadded(rows) + self.switching
 
 
-class AnswerWriter(Writer):
+class SimulatedWriter(Writer):
     """Writes answers, one after the other, in rounds.
 
     model: what the policy knows of the costs, and what its drafts really take. host: as in
@@ -94,11 +94,11 @@ class AnswerWriter(Writer):
         super().__init__(policy, share)
         self.steps: list[SimulatedStep] = []
         self._model, self._decodes, self._host, self._clock = model, decodes, host, clock
-        self._answer: Answer | None = None
+        self._answer: RecordedAnswer | None = None
         self._done = self._unread = 0
         self._deciding = self._reading = 0.0
 
-    def begin(self, answer: Answer, cache: object = None) -> None:
+    def begin(self, answer: RecordedAnswer, cache: object = None) -> None:
         """Start on an answer. cache: only texts of one cache share decodes."""
         self.share.begin(cache)
         self.policy.begin()
@@ -201,9 +201,9 @@ class Simulation:
         model, share = cost_model(costs), RowBudget().new_share()
         self.policy = AdaptivePolicy(drafters, model, prior=AcceptancePrior(guesses), rows=share)
         self._decodes = Decodes(costs)
-        self._writer = AnswerWriter(self.policy, share, model, self._decodes, host=costs.host)
+        self._writer = SimulatedWriter(self.policy, share, model, self._decodes, host=costs.host)
 
-    def run(self, answer: Answer) -> list[SimulatedStep]:
+    def run(self, answer: RecordedAnswer) -> list[SimulatedStep]:
         """Simulate the steps of one answer."""
         self._writer.begin(answer)
         Rounds([self._writer], self._decodes.seconds).run()

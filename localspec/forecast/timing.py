@@ -8,7 +8,7 @@ from time import perf_counter
 
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.width_changes import UNSETTLED
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit, proposal
@@ -75,7 +75,7 @@ def measure_costs(
     context: KVSequence,
     model: Drafter | None,
     model_free: Sequence[Drafter],
-    answers: Sequence[Answer],
+    answers: Sequence[RecordedAnswer],
     forget: Callable[[], object] = lambda: None,
 ) -> StepCosts:
     """Measure the costs in the middle of the longest answer.
@@ -106,7 +106,9 @@ def measure_costs(
     return StepCosts({**passes, 1: plain}, switch, max(0.0, token - plain), drafters, unsettled)
 
 
-def shared_decodes(drafter: KVSequence, answers: Sequence[Answer], most: int) -> dict[int, float]:
+def shared_decodes(
+    drafter: KVSequence, answers: Sequence[RecordedAnswer], most: int
+) -> dict[int, float]:
     """Seconds of a drafter's decode by the texts that share it, each with a row; most: of them.
 
     A row costs the same, whether it belongs to the same text or to another one.
@@ -153,7 +155,7 @@ class _Measurement:
         context: KVSequence,
         model: Drafter | None,
         model_free: Sequence[Drafter],
-        answer: Answer,
+        answer: RecordedAnswer,
         forget: Callable[[], object],
     ) -> None:
         self._context = context

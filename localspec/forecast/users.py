@@ -21,7 +21,7 @@ from localspec.control.pass_costs import WIDEST
 from localspec.control.row_budget import RowBudget, RowShare
 from localspec.drafters.spec import AUTO
 from localspec.engine.engine import Engine
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.forecast.model_free import fresh
 from localspec.forecast.recorded_drafts import (
@@ -31,7 +31,7 @@ from localspec.forecast.recorded_drafts import (
 )
 from localspec.forecast.rounds import Rounds
 from localspec.forecast.scored_answers import ScoredAnswers
-from localspec.forecast.simulation import AnswerWriter, Decodes, cost_model
+from localspec.forecast.simulation import Decodes, SimulatedWriter, cost_model
 from localspec.forecast.timing import StepCosts, shared_decodes
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.policy import Policy
@@ -98,10 +98,10 @@ class World:
 
     drafters: those of `auto`; those that run a model are replayed. guesses: as in AcceptancePrior.
     shares_decodes: whether texts share decodes at all. unequal_apart: as in PassCosts. reading:
-    seconds of the target for each token of a prompt. clock: as in AnswerWriter.
+    seconds of the target for each token of a prompt. clock: as in SimulatedWriter.
     """
 
-    answers: Sequence[Answer]
+    answers: Sequence[RecordedAnswer]
     drafters: Sequence[Drafter]
     costs: StepCosts
     guesses: Mapping[str, float]
@@ -150,7 +150,7 @@ def world_of(engine: Engine, scored: ScoredAnswers, costs: StepCosts, users: int
     )
 
 
-def _reading(answers: Sequence[Answer]) -> float:
+def _reading(answers: Sequence[RecordedAnswer]) -> float:
     """Seconds of the target for each token of a prompt."""
     seconds = sum(each.stats.seconds.prompt for each in answers)
     return seconds / max(1, sum(each.stats.prompt_evaluated for each in answers))
@@ -201,13 +201,13 @@ def simulate(world: World, users: int, make: MakePolicy) -> list[Group]:
         share = budget.new_share()
         policy = make(world.drafters_of([group[user] for group in groups]), model, share)
         writers.append(
-            AnswerWriter(policy, share, model, decodes, host=world.costs.host, clock=world.clock)
+            SimulatedWriter(policy, share, model, decodes, host=world.costs.host, clock=world.clock)
         )
     return [_write(world, writers, decodes, group) for group in groups]
 
 
 def _write(
-    world: World, writers: Sequence[AnswerWriter], decodes: Decodes, numbers: Sequence[int]
+    world: World, writers: Sequence[SimulatedWriter], decodes: Decodes, numbers: Sequence[int]
 ) -> Group:
     answers = [world.answers[number] for number in numbers]
     for writer, answer in zip(writers, answers, strict=True):

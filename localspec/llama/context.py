@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import llama_cpp
 
@@ -214,6 +213,6 @@ class Context(KVCache[KVSequence]):
         self.rollback = sequence.memory.kind
 
 
-def single_sequence(model: Model, **options: Any) -> KVSequence:
-    """A text in a context of its own, which is freed with it. options: those of ContextParams."""
-    return Context(model, ContextParams(**options)).new_sequence()
+def single_sequence(model: Model, params: ContextParams) -> KVSequence:
+    """A text in a context of its own, which is freed with it."""
+    return Context(model, params).new_sequence()

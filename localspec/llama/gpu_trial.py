@@ -18,6 +18,7 @@ from localspec.errors import ExactnessError
 from localspec.llama import library
 from localspec.llama.batch_invariance import logits_by
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.utils.child_process import ChildExit, ChildProcess, exit_code_of
@@ -92,7 +93,7 @@ def _logits(
     """
     with (
         Model(path, placement) as model,
-        single_sequence(model, n_ctx=_CONTEXT, threads=1) as text,
+        single_sequence(model, ContextParams(n_ctx=_CONTEXT, threads=1)) as text,
     ):
         starts = accumulate(_ROWS, initial=0)
         parts = [

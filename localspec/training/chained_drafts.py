@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from localspec.training.acceptance_loss import Agreement, acceptance_loss, agreement
-from localspec.training.drafter_kind import TrainedDrafter
+from localspec.training.drafter_kind import TrainableDrafter
 from localspec.training.eagle3_head import DECAY, STEPS
 from localspec.training.examples import Batch, TopRows
 
 
-class ChainedDrafts(TrainedDrafter):
+class ChainedDrafts(TrainableDrafter):
     """A head whose drafts, of STEPS tokens, are trained at once. output: the output matrix."""
 
     output: nn.Module

@@ -22,7 +22,7 @@ from localspec.training.acceptance_loss import NONE, Agreement, acceptance_loss,
 from localspec.training.cut_model import CutModel, read_layer, turns_of
 from localspec.training.cut_shape import CutSource
 from localspec.training.device import with_room
-from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
+from localspec.training.drafter_kind import Kind, KindOptions, TrainableDrafter
 from localspec.training.examples import Batch
 from localspec.training.training_size import TrainingSize, kept_by_layer, weights_in
 
@@ -35,7 +35,7 @@ _LARGEST_TABLES = 32_000_000
 _COPIES = 14
 
 
-class DraftModel(TrainedDrafter):
+class DraftModel(TrainableDrafter):
     """A cut model. type_: of the matrices in its file."""
 
     def __init__(self, source: CutSource, kept: list[int], type_: TensorType) -> None:

@@ -1,7 +1,7 @@
 """Drafter kind: what training needs to know of a kind of drafter, and what a kind gives it.
 
 A kind says which rows of the target it reads (`Kind.layers`). The target then writes and reads
-texts, and the kind makes a `TrainedDrafter` (`Kind.create`): a torch module with its loss over a
+texts, and the kind makes a `TrainableDrafter` (`Kind.create`): a torch module with its loss over a
 batch, its agreement with the target, and its file. Rounds, checkpoints, progress and the forecast
 are the same for all kinds.
 """
@@ -62,7 +62,7 @@ class KindOptions:
                 )
 
 
-class TrainedDrafter(nn.Module, ABC):
+class TrainableDrafter(nn.Module, ABC):
     """A drafter that is trained. Parameters that need no gradient stay as they are.
 
     Random numbers come from torch's default generator, which is seeded before each shard.
@@ -107,5 +107,5 @@ class Kind:
 
     name: str
     layers: Callable[[Target, KindOptions], tuple[int, ...]]
-    create: Callable[[Target, KindOptions, Sequence[Batch]], TrainedDrafter]
+    create: Callable[[Target, KindOptions, Sequence[Batch]], TrainableDrafter]
     size: Callable[[Target, KindOptions, Sequence[int]], TrainingSize]

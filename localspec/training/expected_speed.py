@@ -6,7 +6,7 @@ from localspec.conversion.target import Target
 from localspec.distillation.work_folder import WorkFolder
 from localspec.gguf.facts import facts_of
 from localspec.models.speed_up import PairMeasurement, estimate_speed_up
-from localspec.training.drafter_kind import TrainedDrafter
+from localspec.training.drafter_kind import TrainableDrafter
 
 _UNTRAINED = "untrained.gguf"
 
@@ -18,7 +18,7 @@ class ExpectedSpeed:
     """
 
     def __init__(
-        self, target: Target, drafter: TrainedDrafter, kind: str, folder: WorkFolder
+        self, target: Target, drafter: TrainableDrafter, kind: str, folder: WorkFolder
     ) -> None:
         self._target, self._kind = target.facts, kind
         path = folder.path / _UNTRAINED

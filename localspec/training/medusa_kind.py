@@ -14,7 +14,7 @@ from localspec.loading.matrix_heads import require_target
 from localspec.models.kinds import MEDUSA
 from localspec.speculation.passes import OUTPUT
 from localspec.training.acceptance_loss import Agreement, acceptance_loss, agreement
-from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
+from localspec.training.drafter_kind import Kind, KindOptions, TrainableDrafter
 from localspec.training.examples import Batch
 from localspec.training.head_export import MEDUSA_BLOCKS, MEDUSA_HEADS, write_medusa
 from localspec.training.head_import import HeadFile, medusa_weights
@@ -26,7 +26,7 @@ from localspec.training.training_size import TrainingSize, weights_of
 _COPIES = 3
 
 
-class MedusaDrafter(TrainedDrafter):
+class MedusaDrafter(TrainableDrafter):
     """Heads with their target's output matrix. type_: of the matrices in their file."""
 
     def __init__(self, source: HeadSource, type_: TensorType) -> None:

@@ -24,8 +24,7 @@ from localspec.distillation.trained import Trained, TrainingFacts
 from localspec.distillation.work_folder import WorkFolder
 from localspec.errors import InvalidValueError
 from localspec.gguf.fingerprint import fingerprint
-from localspec.models.trained_drafters import TrainedDrafter as ListedDrafter
-from localspec.models.trained_drafters import add_trained
+from localspec.models.trained_drafters import TrainedDrafter, add_trained
 from localspec.training import kinds, result
 from localspec.training.abortable import Abortable
 from localspec.training.budget import (
@@ -40,7 +39,7 @@ from localspec.training.budget import (
     training_seconds,
 )
 from localspec.training.device import give_back_memory
-from localspec.training.drafter_kind import TrainedDrafter
+from localspec.training.drafter_kind import TrainableDrafter
 from localspec.training.examples import Batch, batches, count_batches
 from localspec.training.expected_speed import ExpectedSpeed
 from localspec.training.phase_times import PhaseTimes
@@ -196,7 +195,7 @@ class OwnTraining:
             material, folder, drafter, rounds, speeds, finished=finished, gains=gains
         )
 
-    def _created(self, folder: WorkFolder, shard: Shard) -> TrainedDrafter:
+    def _created(self, folder: WorkFolder, shard: Shard) -> TrainableDrafter:
         """The untrained drafter: of one that is resumed, with the layers that were chosen."""
         stored = folder.read_json(_LAYERS) if self._request.resume else None
         own = self._request.options
@@ -219,7 +218,7 @@ class OwnTraining:
         return Sizes(tokens, answers, held_out, most, written)
 
     def _speeds(
-        self, material: Material, reading: float, drafter: TrainedDrafter, sample: Sequence[Batch]
+        self, material: Material, reading: float, drafter: TrainableDrafter, sample: Sequence[Batch]
     ) -> Speeds:
         self._watch(Progress("measuring how long training takes", 0.0))
         training = seconds_per_token(drafter, sample)
@@ -313,7 +312,7 @@ class OwnTraining:
         self,
         material: Material,
         folder: WorkFolder,
-        drafter: TrainedDrafter,
+        drafter: TrainableDrafter,
         rounds: Rounds,
         speeds: Speeds,
         *,
@@ -345,7 +344,7 @@ class OwnTraining:
                 preferred = result.is_preferred(trials, own, others)
             except Stopped:
                 finished = False
-        listed = ListedDrafter(
+        listed = TrainedDrafter(
             request.kind, self.path.absolute(), self._target.name, preferred, rates[0], pays
         )
         add_trained(self._target.path, listed)

@@ -21,7 +21,7 @@ from localspec.gguf.reader import display_name, read_header
 from localspec.models.own_drafters import own_drafters
 from localspec.models.speed_up import bytes_read, step_costs
 from localspec.models.trained_drafters import default_folder
-from localspec.training.drafter_kind import TrainedDrafter
+from localspec.training.drafter_kind import TrainableDrafter
 
 # Metadata of a trained drafter: the content of its target's file, the target's name, where the
 # texts were from, the share of tokens that held-out texts accept.
@@ -70,7 +70,7 @@ def require_writable(path: Path) -> None:
 
 
 def export(
-    drafter: TrainedDrafter,
+    drafter: TrainableDrafter,
     path: Path,
     target: Target,
     texts: str,

@@ -24,7 +24,7 @@ from localspec.distillation.work_folder import WorkFolder
 from localspec.errors import LocalspecError
 from localspec.training.acceptance_loss import NONE, Agreement
 from localspec.training.device import give_back_memory, low_precision, wait_for
-from localspec.training.drafter_kind import TrainedDrafter
+from localspec.training.drafter_kind import TrainableDrafter
 from localspec.training.examples import Batch, batches
 from localspec.training.optimizers import optimizers, set_rate
 from localspec.utils.host_memory import host_memory
@@ -82,7 +82,7 @@ class Rounds:
 
     def __init__(
         self,
-        drafter: TrainedDrafter,
+        drafter: TrainableDrafter,
         shards: RowCache,
         held_out: Sequence[Shard],
         folder: WorkFolder,
@@ -344,7 +344,7 @@ class Rounds:
         return np.random.default_rng([self._seed, *numbers])
 
 
-def seconds_per_token(drafter: TrainedDrafter, sample: Sequence[Batch]) -> float:
+def seconds_per_token(drafter: TrainableDrafter, sample: Sequence[Batch]) -> float:
     """What a token of training takes here, measured; no weight changes."""
     made = optimizers(drafter, 0.0)
     _update(drafter, made, sample[0])  # the first takes longer
@@ -355,7 +355,7 @@ def seconds_per_token(drafter: TrainedDrafter, sample: Sequence[Batch]) -> float
     return (monotonic() - began) / sum(int(batch.tokens.numel()) for batch in sample)
 
 
-def _update(drafter: TrainedDrafter, made: Sequence[torch.optim.Optimizer], batch: Batch) -> None:
+def _update(drafter: TrainableDrafter, made: Sequence[torch.optim.Optimizer], batch: Batch) -> None:
     """One step of all optimizers."""
     drafter.train()
     with _precision(batch.tokens.device):

@@ -8,7 +8,7 @@ from torch import nn
 from localspec.conversion.published import TYPES, require_type
 from localspec.conversion.target import Target
 from localspec.gguf.writer import TensorType
-from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
+from localspec.training.drafter_kind import Kind, KindOptions, TrainableDrafter
 from localspec.training.examples import Batch
 from localspec.training.head_import import HeadFile
 from localspec.training.head_source import HeadSource, read_layers
@@ -18,7 +18,7 @@ from localspec.training.training_size import TrainingSize
 _Head = TypeVar("_Head", bound=nn.Module)
 
 
-class RowHead(TrainedDrafter, Generic[_Head]):
+class RowHead(TrainableDrafter, Generic[_Head]):
     """A head with its target's matrices. type_: of the matrices in its file."""
 
     def __init__(self, source: HeadSource, head: _Head, type_: TensorType) -> None:

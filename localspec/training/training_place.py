@@ -16,7 +16,7 @@ from localspec.training.device import (
     is_out_of_main_memory,
     is_out_of_memory,
 )
-from localspec.training.drafter_kind import TrainedDrafter
+from localspec.training.drafter_kind import TrainableDrafter
 from localspec.training.training_size import TrainingSize
 from localspec.utils.format import format_bytes
 from localspec.utils.host_memory import host_memory
@@ -69,7 +69,7 @@ class TrainingPlace:
                 f"other programs{self._fitting(', or name {}, which fits', free)}"
             )
 
-    def take(self, drafter: TrainedDrafter) -> None:
+    def take(self, drafter: TrainableDrafter) -> None:
         """Move a drafter to the device; if that is too small, to the processor, or refuse."""
         if problem := self._too_small():
             self.device = choose_device("cpu")
@@ -97,7 +97,7 @@ class TrainingPlace:
         fits = self._smaller(free)
         return fits and said.format(fits)
 
-    def _say_if_short(self, drafter: TrainedDrafter) -> None:
+    def _say_if_short(self, drafter: TrainableDrafter) -> None:
         """Say where other programs have taken main memory since; what is swapped is slow."""
         # The weights themselves are there already, frozen ones too.
         here = sum(each.numel() * each.element_size() for each in drafter.parameters())
@@ -108,11 +108,11 @@ class TrainingPlace:
                 f"other programs, or train a smaller drafter{self._fitting(' ({} fits)', free)}"
             )
 
-    def enter(self, drafter: TrainedDrafter) -> TrainedDrafter:
+    def enter(self, drafter: TrainableDrafter) -> TrainableDrafter:
         """Move a drafter to the device, which it has room on."""
         return drafter.to(self.device)
 
-    def leave(self, drafter: TrainedDrafter) -> None:
+    def leave(self, drafter: TrainableDrafter) -> None:
         """Move a drafter to main memory, so that the target can be on the device."""
         drafter.to("cpu")
         give_back_memory()

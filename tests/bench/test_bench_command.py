@@ -25,7 +25,7 @@ from localspec.bench.prompt_sets import (
     load_tasks,
     read_tasks,
 )
-from localspec.bench.report import Conditions, Report, build_report
+from localspec.bench.report import BenchmarkReport, Conditions, build_report
 from localspec.bench.report_text import COLUMNS, cells, facts
 from localspec.bench.runner import Run, run_rounds
 from localspec.bench.summary import accepted_lengths, summarise
@@ -351,7 +351,7 @@ def test_a_configuration_without_its_plain_partner_has_no_ratio() -> None:
 # The page.
 
 
-def small_report() -> Report:
+def small_report() -> BenchmarkReport:
     tasks = [*bundled_tasks("edit")[:1], *bundled_tasks("code")[:1]]
     with sweep_of(tasks, drafts=["suffix", "auto"]) as sweep:
         found = list(measured(sweep, tasks))

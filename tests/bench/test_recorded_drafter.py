@@ -3,7 +3,7 @@
 import numpy as np
 
 from localspec.bench.experiments.recorded_drafter import RecordedDrafter, Recording
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
@@ -15,7 +15,7 @@ PROMPT = [1, 2, 3]
 
 def test_it_drafts_what_it_said_and_reads_what_it_did_not_draft() -> None:
     sampler = Sampler(SamplingParams(temperature=0.0), Noise(5))
-    answer = Answer(PROMPT, [10, 11, 12, 13, 14, 15], 6, sampler, Stats())
+    answer = RecordedAnswer(PROMPT, [10, 11, 12, 13, 14, 15], 6, sampler, Stats())
     rows = np.zeros((6, 24), np.float32)
     rows[range(6), [10, 11, 4, 13, 14, 15]] = 6.0
     drafter = RecordedDrafter("model")

@@ -18,6 +18,7 @@ from localspec.distillation.work_folder import WorkFolder
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Evaluated, Limit, Outcome, Traits
@@ -79,7 +80,7 @@ def test_rows_of_training_are_those_of_drafting(
     tokens = (*prompt, *written.token_ids)
     text = Text(tokens, len(prompt))
     options = {"n_ctx": 512, "threads": 1, "flash_attention": None}
-    with Model(target) as model, single_sequence(model, **options) as sequence:
+    with Model(target) as model, single_sequence(model, ContextParams(**options)) as sequence:
         read = TargetReader(sequence, READ).read(text)
         again = TargetReader(sequence, READ).read(text)
     assert len(recorder.rows[1]) > 90

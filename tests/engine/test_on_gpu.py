@@ -15,6 +15,7 @@ from localspec.control.pass_costs import PassCosts
 from localspec.control.width_changes import UNSETTLED
 from localspec.llama import pass_timing
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.placement import Placement
 from localspec.loading import cost_measurement, loaded_drafter, threads
@@ -95,7 +96,7 @@ def test_passes_are_measured_behind_others_as_wide(
 ) -> None:
     seconds = SlowChanges(lambda rows: 0.001 * (1 + rows / 10), (0.0004, 0.0016))
     monkeypatch.setattr(cost_measurement, "seconds_of_pass", lambda _context, rows: seconds(rows))
-    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+    with single_sequence(target_model, ContextParams(n_ctx=64, threads=1)) as context:
         found = cost_measurement.costs_of_target(context)
         assert found.passes[1] == pytest.approx(0.0011)
         assert found.passes[8] == pytest.approx(0.0018)
@@ -113,7 +114,7 @@ def test_a_draft_model_pays_for_longer_backlogs(
     seconds = SlowChanges(lambda _rows: 0.001, (0.003, 0.005))
     monkeypatch.setattr(cost_measurement, "seconds_of_pass", lambda _context, rows: seconds(rows))
     monkeypatch.setattr(cost_measurement, "_reading", lambda _context: 0.0001)
-    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+    with single_sequence(target_model, ContextParams(n_ctx=64, threads=1)) as context:
         found = cost_measurement.seconds_one_by_one(context)
     assert (found.further, found.change) == (pytest.approx(0.001), pytest.approx(0.01))
     cost = found.cost({1: 0.01, 4: 0.02})
@@ -131,7 +132,7 @@ def test_a_slow_target_is_measured_at_a_few_widths(
     target_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cost_measurement, "_BUDGET", 0.0)
-    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+    with single_sequence(target_model, ContextParams(n_ctx=64, threads=1)) as context:
         assert set(cost_measurement.costs_of_target(context).passes) == {1, 2, 4, 8}
 
 
@@ -147,7 +148,7 @@ def test_changes_are_not_measured_where_passes_take_long(
 
     for module in (pass_timing, cost_measurement):
         monkeypatch.setattr(module, "seconds_of_pass", seconds)
-    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+    with single_sequence(target_model, ContextParams(n_ctx=64, threads=1)) as context:
         found = cost_measurement.costs_of_target(context)
     assert found.change == 0.0 and found.passes[1] == 0.2
     assert len(taken) < 4 * len(found.passes) + UNSETTLED + 2
@@ -168,7 +169,7 @@ def test_compiling_kernels_is_no_part_of_a_pass(
     monkeypatch.setattr(cost_measurement, "perf_counter", lambda: now[0])
     for module in (pass_timing, cost_measurement):
         monkeypatch.setattr(module, "seconds_of_pass", seconds)
-    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+    with single_sequence(target_model, ContextParams(n_ctx=64, threads=1)) as context:
         found = cost_measurement.costs_of_target(context).passes
     assert found == pytest.approx({rows: 0.1 * (1 + rows / 10) for rows in (1, 2, 4, 8)})
 
@@ -182,7 +183,7 @@ def test_a_gpu_that_is_slow_at_first_is_measured_again(
         "seconds_of_pass",
         lambda _context, rows: seconds(rows) * (3 if next(taken) < 25 else 1),
     )
-    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+    with single_sequence(target_model, ContextParams(n_ctx=64, threads=1)) as context:
         found = cost_measurement.costs_of_target(context)
     assert found.change == pytest.approx(0.002)
     assert all(
@@ -227,6 +228,6 @@ def test_other_programs_do_not_change_the_one_thread(
     monkeypatch.setattr(target_model, "size", 1 << 40)
     monkeypatch.setattr(threads, "threads_for", lambda _size: 16)
     monkeypatch.setattr(threads, "busy_cores", lambda: pytest.fail("looked at"))
-    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+    with single_sequence(target_model, ContextParams(n_ctx=64, threads=1)) as context:
         runtime = RuntimeConfig()
         assert threads.fit_threads(context, runtime) == (runtime, None)

@@ -11,6 +11,7 @@ from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError
 from localspec.llama.batch_invariance import probe
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.speculation.draft import NOTHING, Draft
 
@@ -71,7 +72,9 @@ def test_the_whole_context_can_be_used(engines: dict[str, Engine]) -> None:
 
 
 def test_a_probe_leaves_the_cache_empty_and_says_the_price(target_model: Model) -> None:
-    with single_sequence(target_model, n_ctx=512, threads=1, flash_attention=False) as context:
+    with single_sequence(
+        target_model, ContextParams(n_ctx=512, threads=1, flash_attention=False)
+    ) as context:
         width = probe(context, 4)
         assert (width.least_rows, context.least_rows, context.tokens) == (2, 1, [])
         assert width.cost > 0.5
@@ -79,7 +82,9 @@ def test_a_probe_leaves_the_cache_empty_and_says_the_price(target_model: Model) 
 
 @pytest.mark.parametrize("n_ctx", [18, 30, 300])
 def test_a_probe_fits_any_context_or_says_what_it_needs(target_model: Model, n_ctx: int) -> None:
-    with single_sequence(target_model, n_ctx=n_ctx, threads=1, flash_attention=False) as context:
+    with single_sequence(
+        target_model, ContextParams(n_ctx=n_ctx, threads=1, flash_attention=False)
+    ) as context:
         assert probe(context, 4).least_rows == 2
         if n_ctx == 18:
             with pytest.raises(InvalidValueError, match="context is 18; passes of 5 rows"):
@@ -87,7 +92,7 @@ def test_a_probe_fits_any_context_or_says_what_it_needs(target_model: Model, n_c
 
 
 def test_padding_is_forgotten(target_model: Model) -> None:
-    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+    with single_sequence(target_model, ContextParams(n_ctx=64, threads=1)) as context:
         context.least_rows = 8
         assert context.n_ctx == 57
         row = context.extend([5, 6, 7]).copy()
@@ -101,7 +106,7 @@ def test_a_padded_pass_asks_for_the_rows_of_a_full_one(
 ) -> None:
     """A library computes the last layers for rows whose logits are wanted only."""
     asked = []
-    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+    with single_sequence(target_model, ContextParams(n_ctx=64, threads=1)) as context:
         decode = llama_cpp.llama_decode
         monkeypatch.setattr(
             llama_cpp,

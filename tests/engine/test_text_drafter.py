@@ -18,6 +18,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.prompt import TextPrompt
 from localspec.engine.state_store import StateStore
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.models.kinds import THROUGH_TEXT
 from localspec.models.registry import bundled
 from localspec.speculation.draft import Draft
@@ -245,7 +246,9 @@ def test_drafts_that_are_right_in_part(
     translation = Translation(engine.model, cache.model)
     equal = 0
     for text, limit, tokens in recorded:
-        with single_sequence(cache.model, n_ctx=512, threads=1, flash_attention=True) as fresh:
+        with single_sequence(
+            cache.model, ContextParams(n_ctx=512, threads=1, flash_attention=True)
+        ) as fresh:
             new = TextDrafter(fresh, name="new", translation=translation)
             new.begin(text)
             equal += [int(token) for token in run(new.passes(limit)).tokens] == tokens

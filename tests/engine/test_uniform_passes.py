@@ -18,6 +18,7 @@ from localspec.errors import InvalidValueError
 from localspec.llama import batch_invariance
 from localspec.llama.batch_invariance import UNIFORM_ROWS, InvariantWidth, probe_uniform
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.placement import Placement
 from localspec.llama.sequence import KVSequence
@@ -89,7 +90,7 @@ def test_the_same_text_with_any_drafter_and_beside_others(
 
 def test_no_tree_is_drafted(target_model: Model) -> None:
     """An accepted branch leaves gaps, and attention adds in the order of the cells."""
-    with single_sequence(target_model, n_ctx=64, threads=1, branches=3) as text:
+    with single_sequence(target_model, ContextParams(n_ctx=64, threads=1, branches=3)) as text:
         assert text.branches == 4
         text.set_width(UNIFORM_ROWS, is_uniform=True)
         assert (text.branches, text.most_kept, text.n_ctx) == (
@@ -104,7 +105,9 @@ def test_no_tree_is_drafted(target_model: Model) -> None:
 def test_the_trial_tells_whether_rows_are_equal(
     target_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with single_sequence(target_model, n_ctx=128, threads=1, flash_attention=False) as text:
+    with single_sequence(
+        target_model, ContextParams(n_ctx=128, threads=1, flash_attention=False)
+    ) as text:
         found = probe_uniform(text)
         assert (found.least_rows, found.is_uniform) == (UNIFORM_ROWS, True)
         assert found.cost > 0.5
@@ -128,7 +131,7 @@ def test_the_trial_tells_whether_rows_are_equal(
 
 def test_a_context_that_is_too_small_says_so(target_model: Model) -> None:
     with (
-        single_sequence(target_model, n_ctx=20, threads=1) as text,
+        single_sequence(target_model, ContextParams(n_ctx=20, threads=1)) as text,
         pytest.raises(InvalidValueError, match=r"context is 20; passes of 8 rows .* 48 or more"),
     ):
         probe_uniform(text)
@@ -137,7 +140,9 @@ def test_a_context_that_is_too_small_says_so(target_model: Model) -> None:
 @pytest.mark.parametrize("n_ctx", [48, 55, 64, 260, 266, 269, 271, 272, 520, 600])
 def test_a_trial_fits_its_context(target_model: Model, n_ctx: int) -> None:
     """Also where it ends at a border of attention, before which passes keep fewer tokens."""
-    with single_sequence(target_model, n_ctx=n_ctx, threads=1, flash_attention=False) as text:
+    with single_sequence(
+        target_model, ContextParams(n_ctx=n_ctx, threads=1, flash_attention=False)
+    ) as text:
         assert probe_uniform(text).least_rows == UNIFORM_ROWS
 
 
@@ -150,7 +155,9 @@ def test_one_trial_serves_every_depth(target_model: Model, monkeypatch: pytest.M
 
     monkeypatch.setattr(invariant_widths, "probe_uniform", trial)
     runtime = RuntimeConfig(reproducible=True, threads=1)
-    with single_sequence(target_model, n_ctx=64, threads=1, flash_attention=False) as text:
+    with single_sequence(
+        target_model, ContextParams(n_ctx=64, threads=1, flash_attention=False)
+    ) as text:
         widths = [invariant_widths.invariant_width(text, widest, runtime) for widest in (2, 5, 32)]
         # What was found for a device that needs no uniform passes says nothing of one that does.
         monkeypatch.setattr(invariant_widths, "computes_on_gpu", lambda _placement: False)
@@ -181,7 +188,9 @@ def test_where_passes_may_be_computed_on_a_gpu(
 
 def test_the_probe_of_widths_starts_from_single_rows(target_model: Model) -> None:
     """A width that was set before says nothing."""
-    with single_sequence(target_model, n_ctx=512, threads=1, flash_attention=False) as text:
+    with single_sequence(
+        target_model, ContextParams(n_ctx=512, threads=1, flash_attention=False)
+    ) as text:
         text.set_width(4)
         assert batch_invariance.probe(text, 8).least_rows == 2
 

@@ -59,7 +59,7 @@ def context_of(model: Model, kind: str, **options: Any) -> KVSequence:
     Those are where what is computed depends least on the width of the passes.
     """
     with small_passes(kind):
-        context = single_sequence(model, **_settings(kind, options))
+        context = single_sequence(model, ContextParams(**_settings(kind, options)))
     context.chunk = _CHUNK if kind == SLIDING else context.chunk
     return context
 

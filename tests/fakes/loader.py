@@ -81,13 +81,14 @@ def _line(child: subprocess.Popen[bytes]) -> str | None:
 
 def _by_the_engine(path: Path) -> None:
     from localspec.llama.context import single_sequence
+    from localspec.llama.context_params import ContextParams
     from localspec.llama.model import Model
     from localspec.llama.placement import ON_PROCESSOR
     from localspec.llama.rollback import SNAPSHOTS, Rollback
     from localspec.speculation.draft import NOTHING, Draft
 
-    options = {"n_ctx": 64, "threads": 1, "snapshots": SNAPSHOTS}
-    with Model(path, ON_PROCESSOR) as model, single_sequence(model, **options) as context:
+    params = ContextParams(n_ctx=64, threads=1, snapshots=SNAPSHOTS)
+    with Model(path, ON_PROCESSOR) as model, single_sequence(model, params) as context:
         context.extend(model.tokenize("an as <s>hello\n")[:30] or [0])
         context.score(0, NOTHING if context.rollback is Rollback.NOTHING else Draft((1, 2)))
         context.commit(())

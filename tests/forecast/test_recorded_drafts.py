@@ -13,7 +13,7 @@ import localspec
 from localspec.control.drafter_cost import DrafterCost
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.engine.engine import Engine
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.forecast.forecast import forecast_auto, forecast_head, simulated_auto
 from localspec.forecast.model_free import count_steps
 from localspec.forecast.recorded_drafts import (
@@ -157,7 +157,7 @@ def replayed(
     head = Head()
     head.traits = traits
     sampler = Sampler(SamplingParams(temperature=0.0), RULES["coupled"].randomness(1))
-    answer = Answer([1, 2], tokens, len(tokens), sampler, Stats())
+    answer = RecordedAnswer([1, 2], tokens, len(tokens), sampler, Stats())
     drafter = ReplayedDrafter(head, [answer], [drafts])
     drafter.begin([1, 2])
     return drafter, Limit(3, sampler.prefix([1, 2]), sampler)

@@ -14,7 +14,7 @@ from localspec.control.pass_costs import PassCosts
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.forecast.confidence import ConfidenceInterval
 from localspec.forecast.recorded_drafts import (
     DEEPEST_RECORD,
@@ -71,8 +71,8 @@ def costs(**more: Any) -> StepCosts:
     return replace(StepCosts(passes, 0.0, HOST, {"drafter": drafter}), **more)
 
 
-def answer(number: int, tokens: int) -> Answer:
-    return Answer([1000 + number] * 3, list(range(tokens)), tokens, SAMPLER, Stats())
+def answer(number: int, tokens: int) -> RecordedAnswer:
+    return RecordedAnswer([1000 + number] * 3, list(range(tokens)), tokens, SAMPLER, Stats())
 
 
 def world(rights: Sequence[Sequence[int]], *, unread: bool = False, **more: Any) -> World:

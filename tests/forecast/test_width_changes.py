@@ -11,7 +11,7 @@ from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.width_changes import UNSETTLED
 from localspec.forecast import forecast, timing
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.forecast.simulation import Decodes, cost_model
 from localspec.forecast.timing import StepCosts, measure_costs
 from localspec.llama.model import Model
@@ -57,7 +57,7 @@ def test_passes_are_measured_once_they_have_settled(
         prompt = engine.model.tokenize("def f(x):\n    return")
         result = engine.generate(prompt, max_tokens=24, ignore_eos=True, temperature=0)
         sampler = SimpleNamespace(prefix=lambda _tokens: None)
-        answer = Answer(prompt, result.token_ids, 24, sampler, result.stats)  # type: ignore[arg-type]
+        answer = RecordedAnswer(prompt, result.token_ids, 24, sampler, result.stats)  # type: ignore[arg-type]
         found = measure_costs(engine.slot.target, None, (), [answer])
     assert found.unsettled == (UNSETTLED if offloaded else 1)
     assert found.passes[8] / found.passes[4] == pytest.approx(1.8 / 1.4)

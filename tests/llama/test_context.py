@@ -9,6 +9,7 @@ import pytest
 
 from localspec.errors import LocalspecError
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.reference_loop import ReferenceLoop
 from localspec.llama.rollback import Rollback
@@ -135,7 +136,7 @@ def test_the_limit_is_said_before_the_library_is_asked(
 
 
 def test_a_closed_context_says_so(target_model: Model) -> None:
-    context = single_sequence(target_model, n_ctx=64, threads=1)
+    context = single_sequence(target_model, ContextParams(n_ctx=64, threads=1))
     context.close()
     context.close()
     with pytest.raises(LocalspecError, match="closed"):

@@ -50,7 +50,9 @@ def test_it_finds_what_passes_of_a_context_show(
         groups = find(model, flash=flash).groups
         tried = sorted(width for group in groups for width in group)
         assert {1, 2, 4, 8, 16} <= {*tried}
-        with single_sequence(model, n_ctx=1024, threads=1, flash_attention=flash) as context:
+        with single_sequence(
+            model, ContextParams(n_ctx=1024, threads=1, flash_attention=flash)
+        ) as context:
             truth = {width: logits_by(context, width, 600, 48) for width in tried}
         for one, other in combinations(tried, 2):
             if one == 1 and not flash:
@@ -64,7 +66,9 @@ def test_one_row_of_a_long_text_depends_on_threads(target_model: Model) -> None:
     """Attention of one row is split among threads from 512 cells on: the trial is long enough."""
     found = find(target_model, flash=True, threads=2)
     assert found.behind >= 512
-    with single_sequence(target_model, n_ctx=1024, threads=2, flash_attention=True) as context:
+    with single_sequence(
+        target_model, ContextParams(n_ctx=1024, threads=2, flash_attention=True)
+    ) as context:
         one, two = (logits_by(context, width, 600, 16) for width in (1, 2))
     assert any({1, 2} <= {*group} for group in found.groups) == np.array_equal(one, two)
 

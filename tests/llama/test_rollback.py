@@ -11,6 +11,7 @@ from localspec.drafters.draft_model import DraftModel
 from localspec.llama import kv_cache as kv_cache_module
 from localspec.llama import sequence as sequence_module
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.rollback import SNAPSHOTS, Memory, Rollback
 from localspec.sampling.noise import Noise
@@ -27,7 +28,9 @@ def test_what_each_family_can_forget(make: Make, kind: str) -> None:
 def test_attention_makes_no_snapshots(models: dict[str, Model]) -> None:
     """It needs none, and pays nothing if they are asked for."""
     for family in ("llama", "gemma3", "mamba"):
-        with single_sequence(models[family], n_ctx=256, threads=1, snapshots=SNAPSHOTS) as context:
+        with single_sequence(
+            models[family], ContextParams(n_ctx=256, threads=1, snapshots=SNAPSHOTS)
+        ) as context:
             assert llama_cpp.llama_n_rs_seq(context.context.handle) == 0
 
 

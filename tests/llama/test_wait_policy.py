@@ -13,6 +13,7 @@ from fakes.busy_machine import FakeSwitch, Machine
 
 from localspec.llama import openmp
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.wait_policy import WaitPolicy
 from localspec.llama.wait_switch import WaitSwitch, wait_switch
@@ -250,7 +251,7 @@ def switch() -> Iterator[WaitSwitch]:
 @pytest.mark.slow
 def test_the_real_switch(switch: WaitSwitch, target_model: Model) -> None:
     cores, found = BusyCores(), list[int]()
-    with single_sequence(target_model, n_ctx=256, threads=2) as text:
+    with single_sequence(target_model, ContextParams(n_ctx=256, threads=2)) as text:
         text.extend([1, 2, 3])
 
         def sleeps_of(passes: int) -> int:

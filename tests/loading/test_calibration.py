@@ -17,6 +17,7 @@ from localspec.control.pass_costs import PassCosts
 from localspec.control.recent_median import ENOUGH
 from localspec.llama import pass_timing
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rollback import SNAPSHOTS
@@ -387,7 +388,7 @@ def test_attention_has_one_profile_whatever_snapshots_were_asked_for(
 
 
 def cache_of(model: Model, *, snapshots: int) -> closing[KVSequence]:
-    return closing(single_sequence(model, n_ctx=128, threads=1, snapshots=snapshots))
+    return closing(single_sequence(model, ContextParams(n_ctx=128, threads=1, snapshots=snapshots)))
 
 
 @pytest.mark.parametrize("text", [[], [1, 30, 40]], ids=["empty", "some"])

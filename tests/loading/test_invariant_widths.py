@@ -9,6 +9,7 @@ import pytest
 
 from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.devices import Device
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
@@ -27,7 +28,9 @@ def context(
     target_model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[KVSequence]:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    with single_sequence(target_model, n_ctx=64, threads=1, flash_attention=False) as made:
+    with single_sequence(
+        target_model, ContextParams(n_ctx=64, threads=1, flash_attention=False)
+    ) as made:
         yield made
 
 

@@ -13,6 +13,7 @@ from localspec.engine.engine import load_with
 from localspec.errors import ModelLoadError, OutOfMemoryError
 from localspec.llama import lack_of_memory, library
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.loading import loader
 from localspec.loading.config import EngineConfig, RuntimeConfig
@@ -49,9 +50,9 @@ def test_a_context_that_memory_is_too_small_for(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(llama_cpp, "llama_init_from_model", fails(1, lambda *_: None))
     with Model(registry.bundled().target) as model:
         with pytest.raises(OutOfMemoryError, match=r"a context of 512 tokens .*cudaMalloc failed"):
-            single_sequence(model, n_ctx=512, threads=1)
+            single_sequence(model, ContextParams(n_ctx=512, threads=1))
         with pytest.raises(ModelLoadError, match="no reason given") as told:
-            single_sequence(model, n_ctx=512, threads=1)
+            single_sequence(model, ContextParams(n_ctx=512, threads=1))
         assert not isinstance(told.value, OutOfMemoryError)
 
 

@@ -19,6 +19,7 @@ from localspec.gguf.check import check_generative
 from localspec.gguf.reader import read_header
 from localspec.llama import quantize
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.memory.available import FreeMemory
 from localspec.scaling import scale as command
@@ -40,7 +41,9 @@ def logits(path: Path, begin: int = 0) -> np.ndarray:
     with Model(path) as model:
         text = model.tokenize(" ".join(PROMPTS))
         tokens = [*range(begin, begin + 66)] if begin else text[:66]
-        with single_sequence(model, n_ctx=128, threads=1, flash_attention=False) as context:
+        with single_sequence(
+            model, ContextParams(n_ctx=128, threads=1, flash_attention=False)
+        ) as context:
             context.extend(tokens[:2])
             rows = []
             for start in range(2, len(tokens) - 15, 16):

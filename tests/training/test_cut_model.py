@@ -11,6 +11,7 @@ from localspec.conversion.target import Target
 from localspec.errors import DrafterMismatchError, InvalidValueError
 from localspec.gguf.reader import read_header
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 
 torch = pytest.importorskip("torch")
@@ -26,7 +27,7 @@ TOKENS = [1, 259, 30, 266, 271, 90, 275, 5, 17, 200]
 
 def library_logits(path: Path) -> np.ndarray:
     options = {"n_ctx": 64, "threads": 1, "flash_attention": False}
-    with Model(path) as model, single_sequence(model, **options) as sequence:
+    with Model(path) as model, single_sequence(model, ContextParams(**options)) as sequence:
         return np.array([sequence.extend([token]).copy() for token in TOKENS])
 
 

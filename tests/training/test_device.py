@@ -28,7 +28,7 @@ from localspec.training import (  # noqa: E402
 )
 from localspec.training.cut_shape import CutSource  # noqa: E402
 from localspec.training.draft_model_kind import DraftModel  # noqa: E402
-from localspec.training.drafter_kind import KindOptions, TrainedDrafter  # noqa: E402
+from localspec.training.drafter_kind import KindOptions, TrainableDrafter  # noqa: E402
 from localspec.training.examples import Batch, TopRows  # noqa: E402
 from localspec.training.kinds import KINDS, smaller  # noqa: E402
 from localspec.training.own_training import OwnTraining  # noqa: E402
@@ -89,7 +89,7 @@ def test_a_gpu_that_is_too_small(
     monkeypatch.setattr(training_place, "choose_device", lambda _: torch.device("cpu"))
     monkeypatch.setattr(TrainingPlace, "is_shared", True)
     moved: list[torch.device] = []
-    monkeypatch.setattr(TrainedDrafter, "to", lambda _, where: moved.append(where))
+    monkeypatch.setattr(TrainableDrafter, "to", lambda _, where: moved.append(where))
     place = place_for(target, name, said.append)
     if name == "cuda":
         for refused in (place.require_room, lambda: place.take(drafter(target))):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from localspec.gguf.reader import read_header
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.training.bundled_pair.chat_tokens import TURN
 from localspec.training.bundled_pair.gguf_export import export
@@ -68,7 +69,7 @@ def path(weights: Weights, tmp_path: Path) -> Path:
 def test_the_file_computes_what_was_trained(path: Path, weights: Weights) -> None:
     tokens = [0, 5, 17, 44, 5, 90, 61, 8]
     options = {"n_ctx": 64, "threads": 1, "flash_attention": False}
-    with Model(path) as model, single_sequence(model, **options) as sequence:
+    with Model(path) as model, single_sequence(model, ContextParams(**options)) as sequence:
         found = np.array([sequence.extend([token]).copy() for token in tokens], np.float64)
     np.testing.assert_allclose(found, trained_logits(weights, tokens), atol=0.03)
 

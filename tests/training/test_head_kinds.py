@@ -52,7 +52,7 @@ from localspec.models.own_drafters import own_drafters
 from localspec.speculation.drafter import Evaluated
 from localspec.speculation.passes import OUTPUT
 from localspec.training import result
-from localspec.training.drafter_kind import KindOptions, TrainedDrafter
+from localspec.training.drafter_kind import KindOptions, TrainableDrafter
 from localspec.training.examples import Batch, batches
 from localspec.training.head_export import BLOCK
 from localspec.training.kinds import KINDS
@@ -126,12 +126,12 @@ def _batches(shard: Shard) -> list[Batch]:
     return list(batches(shard, torch.device("cpu"), np.random.default_rng(0), 32))
 
 
-def _created(name: str, read: Read, options: KindOptions = FLOATS) -> TrainedDrafter:
+def _created(name: str, read: Read, options: KindOptions = FLOATS) -> TrainableDrafter:
     torch.manual_seed(1)
     return KINDS[name].create(Target(read.target), options, _batches(read.held_out))
 
 
-def _trained(drafter: TrainedDrafter, read: Read, folder: WorkFolder, rounds: int) -> Rounds:
+def _trained(drafter: TrainableDrafter, read: Read, folder: WorkFolder, rounds: int) -> Rounds:
     cache = RowCache(folder, [read.learnt], lambda _: read.shard, 1 << 30)
     steps = rounds * len(_batches(read.shard))
     training = Rounds(

@@ -23,7 +23,7 @@ from localspec.gguf.writer import TensorType  # noqa: E402
 from localspec.training import device, rounds, training_place  # noqa: E402
 from localspec.training.cut_shape import CutSource  # noqa: E402
 from localspec.training.draft_model_kind import DraftModel  # noqa: E402
-from localspec.training.drafter_kind import KindOptions, TrainedDrafter  # noqa: E402
+from localspec.training.drafter_kind import KindOptions, TrainableDrafter  # noqa: E402
 from localspec.training.own_training import OwnTraining  # noqa: E402
 from localspec.training.training_place import TrainingPlace  # noqa: E402
 from localspec.training.training_size import TrainingSize  # noqa: E402
@@ -89,7 +89,7 @@ def test_target_and_drafter_take_turns(
     noted(Material, "sample", "read")
     noted(DraftModel, "agreement", "tried")
     noted(DraftModel, "loss", "trained")
-    noted(TrainedDrafter, "to", "moved")
+    noted(TrainableDrafter, "to", "moved")
     noted(rounds.Rounds, "release", "freed")
     noted(Material, "release", "target freed")
     options = KindOptions(layers=2, cut="auto")

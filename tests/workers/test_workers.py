@@ -244,7 +244,7 @@ def test_a_worker_that_is_gone_while_the_model_loads(worker: RpcServer, cut_afte
 
 def test_a_copy_of_a_cache_that_is_gone_is_none(worker: RpcServer) -> None:
     with Model(bundled().target, Placement(rpc=(str(worker.address),))) as model:
-        sequence = single_sequence(model, n_ctx=64, threads=1)
+        sequence = single_sequence(model, ContextParams(n_ctx=64, threads=1))
         sequence.extend([1, 2, 3])
         assert sequence.memory.copy() is not None
         worker.close()

@@ -32,7 +32,7 @@ from localspec.distillation.prompt_set import general_prompts, terminal_prompts
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
 from localspec.engine.prompt import Prompt
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.forecast.confidence import ratio_interval
 from localspec.forecast.simulated_run import SimulatedRun
 from localspec.forecast.simulation import Simulation
@@ -52,7 +52,10 @@ _MODEL = "model"
 
 
 def played(
-    machine: str, suffix: Suffix, answers: Sequence[Answer], beside: Sequence[Recording] = ()
+    machine: str,
+    suffix: Suffix,
+    answers: Sequence[RecordedAnswer],
+    beside: Sequence[Recording] = (),
 ) -> list[float]:
     """The seconds of each answer; the policy and the drafters learn from one to the next.
 
@@ -83,16 +86,16 @@ def _suffix(*, differences: bool = True, past: Sequence[Sequence[int]] = ()) -> 
     return Suffix(differences=differences, past=past, max_replaced=0)
 
 
-def _known(engine: Engine, texts: Iterable[EditedText], most: int) -> list[Answer]:
+def _known(engine: Engine, texts: Iterable[EditedText], most: int) -> list[RecordedAnswer]:
     """The edited texts as answers of a target at temperature 0."""
     return [known_answer(engine, each.prompt, each.after) for each in islice(texts, most)]
 
 
-def known_answer(engine: Engine, prompt: str, text: str) -> Answer:
+def known_answer(engine: Engine, prompt: str, text: str) -> RecordedAnswer:
     """A text as the answer of a target at temperature 0."""
     sampler = Sampler(SamplingParams(temperature=0.0), Noise(0))
     asked, tokens = (engine.model.tokenize(each, add_special=False) for each in (prompt, text))
-    return Answer(asked, tokens, len(tokens), sampler, Stats())
+    return RecordedAnswer(asked, tokens, len(tokens), sampler, Stats())
 
 
 def _written(
@@ -103,7 +106,7 @@ def _written(
     tokens: int,
     *,
     long: bool = False,
-) -> Answer:
+) -> RecordedAnswer:
     """The target's answer, written plainly; a long one has exactly so many tokens."""
     running = engine.stream(
         prompt,
@@ -117,12 +120,12 @@ def _written(
     ids, written = list(running.prompt), running.result()
     sampler = engine.slot.sampler(running.settings, len(ids))
     limit = min(tokens, engine.context - len(ids))
-    return Answer(ids, written.token_ids, limit, sampler, written.stats)
+    return RecordedAnswer(ids, written.token_ids, limit, sampler, written.stats)
 
 
 def _answers(
     engine: Engine, name: str, temperature: float, tokens: int, *, long: bool = False
-) -> list[Answer]:
+) -> list[RecordedAnswer]:
     """The target's answers to the prompts of a set."""
     return [
         _written(engine, task.prompt_for(engine), task.number, temperature, tokens, long=long)
@@ -141,7 +144,9 @@ def _prompts(target: Path, file: Path | None) -> list[Prompt]:
     return [[{"role": "user", "content": text}] for text in texts]
 
 
-def _texts(engine: Engine, options: argparse.Namespace) -> Iterator[tuple[str, list[Answer]]]:
+def _texts(
+    engine: Engine, options: argparse.Namespace
+) -> Iterator[tuple[str, list[RecordedAnswer]]]:
     """Yield the name of each kind of text, and the answers."""
     for name in options.set:
         if name == RECORDS:
@@ -204,7 +209,7 @@ class Gains:
     def print_row(
         self,
         title: str,
-        answers: Sequence[Answer],
+        answers: Sequence[RecordedAnswer],
         machine: str,
         before: Sequence[float],
         after: Sequence[float],

@@ -27,7 +27,7 @@ from localspec.bench.experiments.edited_texts import (
 from localspec.bench.experiments.simulated_drafter import COSTS
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 
 _Files = Sequence[Sequence[str]]
 
@@ -52,7 +52,9 @@ def _ways(texts: Sequence[EditedText], unlike: str) -> dict[str, _Files]:
     }
 
 
-def _seconds(engine: Engine, machine: str, answers: Sequence[Answer], files: _Files) -> list[float]:
+def _seconds(
+    engine: Engine, machine: str, answers: Sequence[RecordedAnswer], files: _Files
+) -> list[float]:
     """The seconds of each answer, each as the first of a run."""
     seconds = []
     for answer, each in zip(answers, files, strict=True):

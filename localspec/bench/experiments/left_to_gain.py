@@ -27,7 +27,7 @@ from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.control.width_changes import UNSETTLED
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.forecast.clairvoyant import (
     MISSED,
     OTHER,
@@ -62,7 +62,7 @@ _REASONS = (WRONG, SHORT, MISSED, OTHER, READING)
 class Recorded:
     """The texts of a prompt set, what the draft model drafted at each token, and what it copies."""
 
-    answers: list[Answer]
+    answers: list[RecordedAnswer]
     model: ReplayedDrafter
     copies: list[ReplayedDrafts]
 
@@ -86,7 +86,7 @@ class Gains:
 def record(engine: Engine, tasks: Sequence[Task], options: GenerationOptions) -> Recorded:
     """Write the texts. options: the seed is that of the first text, and each has the next."""
     [model] = [each for each in engine.drafter_set.drafters if not each.traits.cheap]
-    answers: list[Answer] = []
+    answers: list[RecordedAnswer] = []
     drafts: list[list[RecordedDraft]] = []
     first = GenerationConfig.of(**options)
     for number, task in enumerate(tasks):
@@ -94,7 +94,7 @@ def record(engine: Engine, tasks: Sequence[Task], options: GenerationOptions) ->
         prompt = engine.stream(task.prompt_for(engine), **asked).prompt
         tokens, recorded = record_drafts(engine, model, prompt, tokens=_DEEPEST, **asked)
         sampler = engine.slot.sampler(GenerationConfig.of(**asked), len(prompt))
-        answers.append(Answer(list(prompt), tokens, first.max_tokens, sampler, Stats()))
+        answers.append(RecordedAnswer(list(prompt), tokens, first.max_tokens, sampler, Stats()))
         drafts.append(recorded)
     copies = [replay_drafts(Suffix(), each, WIDEST - 1) for each in answers]
     return Recorded(answers, ReplayedDrafter(model, answers, drafts), copies)

@@ -68,7 +68,9 @@ def _measured_here(models: Sequence[Path], context: int, kv_type: str) -> tuple[
         contexts = []
         for model in loaded:
             with captured_log() as lines:
-                made = single_sequence(model, n_ctx=context, threads=1, kv_type=kv_type)
+                made = single_sequence(
+                    model, ContextParams(n_ctx=context, threads=1, kv_type=kv_type)
+                )
             contexts.append(stack.enter_context(made))
             use = parse_context_memory(lines)
             buffers += sum((*use.cache.values(), *use.compute_buffers.values()))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.drafters.chain import Chain
-from localspec.forecast.answers import Answer
+from localspec.forecast.answers import RecordedAnswer
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import MAX_DEPTH, NOTHING, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
@@ -27,11 +27,11 @@ class Recording:
     rows: (tokens, vocabulary) logits.
     """
 
-    answer: Answer
+    answer: RecordedAnswer
     rows: _Rows
 
 
-def recorded(sequence: KVSequence, answer: Answer, n_vocab: int) -> Recording:
+def recorded(sequence: KVSequence, answer: RecordedAnswer, n_vocab: int) -> Recording:
     """Read an answer with a draft model, whose cache `sequence` is."""
     sequence.set_tokens(answer.prompt[:-1])
     tokens, found = answer.text[len(answer.prompt) - 1 : -1], []

@@ -24,6 +24,7 @@ from localspec.engine.generation import Result
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.forecast.replay import Prediction, ScoredText, predict, score_text
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.models import registry
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
@@ -159,7 +160,9 @@ def score(engines: Mapping[str, Engine], work: Workload) -> list[list[ScoredText
     with ExitStack() as stack:
         target, small = (
             stack.enter_context(
-                single_sequence(model, n_ctx=plain.context, threads=1, flash_attention=True)
+                single_sequence(
+                    model, ContextParams(n_ctx=plain.context, threads=1, flash_attention=True)
+                )
             )
             for model in (plain.model, drafter.model)
         )

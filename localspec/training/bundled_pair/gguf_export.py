@@ -1,16 +1,15 @@
 """GGUF of a trained model or head, with its tokenizer, source and licence."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import gguf
 import numpy as np
-from gguf.quants import quantize
+from gguf import LlamaFileType, TokenType
 
 from localspec.gguf.rope_rows import interleaved
-from localspec.gguf.writer import TensorType
+from localspec.gguf.writer import TensorData, TensorType, write_gguf
 from localspec.training.bundled_pair.chat_tokens import BEGIN, BEGIN_ID, END, END_ID, TURN
 from localspec.training.head_export import (
     BLOCK,
@@ -44,11 +43,9 @@ def export(
     tokenizers library. type_: "q8_0", "q4_0" or "f16". about: `general.*` metadata, dots as in
     license__link.
     """
-    with Writer(path, "llama", tokenizer, type_, **about) as writer:
-        writer.add_sizes(sizes)
-        writer.gguf.add_sampling_temp(_TEMPERATURE)
-        writer.gguf.add_chat_template(CHAT_TEMPLATE)
-        writer.add(_tensors(sizes, weights))
+    own = {"general.sampling.temp": _TEMPERATURE, "tokenizer.chat_template": CHAT_TEMPLATE}
+    metadata = {**_said(about), **_sizes("llama", sizes), **own, **_vocabulary(tokenizer)}
+    _write(path, "llama", metadata, _tensors(sizes, weights), type_)
 
 
 def export_eagle3(
@@ -59,24 +56,33 @@ def export_eagle3(
     sizes: of its target. reads: the target's layers whose input rows it reads. weights: by their
     names in `Eagle3Head`. tokenizer, about: as in `export`.
     """
-    with Writer(path, "eagle3", tokenizer, _HEAD_TYPE, **about) as writer:
-        writer.add_sizes(replace(sizes, layers=1))
-        writer.gguf.add_array("eagle3.target_layers", list(reads))
-        writer.gguf.add_uint32("eagle3.target_hidden_size", sizes.width)
-        writer.add(eagle3_tensors(sizes, weights))
+    own = {"eagle3.target_layers": [*reads], "eagle3.target_hidden_size": sizes.width}
+    metadata = {
+        **_said(about),
+        **_sizes("eagle3", replace(sizes, layers=1)),
+        **own,
+        **_vocabulary(tokenizer),
+    }
+    _write(path, "eagle3", metadata, eagle3_tensors(sizes, weights), _HEAD_TYPE)
 
 
 def export_dflash(
     sizes: Sizes, reads: Sequence[int], weights: Weights, tokenizer: Path, path: Path, **about: str
 ) -> None:
     """Write a DFlash drafter. The arguments: as in `export_eagle3`, names as in `DFlashBlock`."""
-    with Writer(path, "dflash", tokenizer, _HEAD_TYPE, **about) as writer:
-        writer.add_sizes(replace(sizes, layers=DFLASH_LAYERS))
-        writer.gguf.add_array("dflash.target_layers", list(reads))
-        writer.gguf.add_uint32("dflash.block_size", BLOCK)
-        writer.gguf.add_bool("dflash.attention.causal", False)
-        writer.gguf.add_mask_token_id(MASK_ID)
-        writer.add(dflash_tensors(weights))
+    own = {
+        "dflash.target_layers": [*reads],
+        "dflash.block_size": BLOCK,
+        "dflash.attention.causal": False,
+        "tokenizer.ggml.mask_token_id": MASK_ID,
+    }
+    metadata = {
+        **_said(about),
+        **_sizes("dflash", replace(sizes, layers=DFLASH_LAYERS)),
+        **own,
+        **_vocabulary(tokenizer),
+    }
+    _write(path, "dflash", metadata, dflash_tensors(weights), _HEAD_TYPE)
 
 
 def export_medusa(
@@ -91,73 +97,68 @@ def export_medusa(
 
     The arguments: as in `export_eagle3`. They read the target's last row alone, and its tokens.
     """
-    said = {f"general.{key.replace('__', '.')}": value for key, value in about.items()}
-    write_medusa(sizes, weights, path, TensorType.Q8_0, said)
+    write_medusa(sizes, weights, path, TensorType.Q8_0, _said(about))
 
 
-class Writer:
-    """A GGUF that is being written; leave the `with` to finish it. The arguments: as in export."""
-
-    def __init__(
-        self, path: Path, architecture: str, tokenizer: Path, type_: str, **about: str
-    ) -> None:
-        self.architecture = architecture
-        self.gguf = gguf.GGUFWriter(path, architecture)
-        self._kind = gguf.GGMLQuantizationType[type_.upper()]
-        for key, value in about.items():
-            self.gguf.add_string(f"general.{key.replace('__', '.')}", value)
-        self.gguf.add_file_type(gguf.LlamaFileType[f"MOSTLY_{type_.upper()}"])
-        _add_tokenizer(self.gguf, tokenizer)
-
-    def __enter__(self) -> "Writer":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.gguf.write_header_to_file()
-        self.gguf.write_kv_data_to_file()
-        self.gguf.write_tensors_to_file()
-        self.gguf.close()
-
-    def add_sizes(self, sizes: Sizes) -> None:
-        """Add the metadata of a shape."""
-        self.gguf.add_block_count(sizes.layers)
-        self.gguf.add_context_length(CONTEXT)
-        self.gguf.add_embedding_length(sizes.width)
-        self.gguf.add_feed_forward_length(sizes.feed_forward)
-        self.gguf.add_head_count(sizes.heads)
-        self.gguf.add_head_count_kv(sizes.heads)
-        self.gguf.add_layer_norm_rms_eps(EPSILON)
-        self.gguf.add_rope_dimension_count(sizes.head)
-        self.gguf.add_rope_freq_base(sizes.rope_base)
-        self.gguf.add_vocab_size(sizes.vocabulary)
-
-    def add(self, tensors: Weights) -> None:
-        """Add tensors by their names without `.weight`; matrices become the file's type."""
-        for name, values in tensors.items():
-            weight = np.ascontiguousarray(values, np.float32)
-            if weight.ndim == 1:
-                self.gguf.add_tensor(f"{name}.weight", weight)
-            else:
-                data = quantize(weight, self._kind)
-                self.gguf.add_tensor(f"{name}.weight", data, raw_dtype=self._kind)
+def _write(
+    path: Path,
+    architecture: str,
+    metadata: Mapping[str, object],
+    tensors: Weights,
+    type_: str,
+) -> None:
+    """Write a file. tensors: by their names without `.weight`; matrices become the file's type."""
+    kind = TensorType[type_.upper()]
+    file_type = {"general.file_type": LlamaFileType[f"MOSTLY_{type_.upper()}"].value}
+    data = [
+        TensorData.of(
+            f"{name}.weight",
+            np.ascontiguousarray(values, np.float32),
+            TensorType.F32 if np.ndim(values) == 1 else kind,
+        )
+        for name, values in tensors.items()
+    ]
+    write_gguf(path, architecture, {**metadata, **file_type}, data)
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, path: Path) -> None:
+def _said(about: Mapping[str, str]) -> dict[str, str]:
+    return {f"general.{key.replace('__', '.')}": value for key, value in about.items()}
+
+
+def _sizes(architecture: str, sizes: Sizes) -> dict[str, object]:
+    """The metadata of a shape."""
+    found: dict[str, object] = {
+        "block_count": sizes.layers,
+        "context_length": CONTEXT,
+        "embedding_length": sizes.width,
+        "feed_forward_length": sizes.feed_forward,
+        "attention.head_count": sizes.heads,
+        "attention.head_count_kv": sizes.heads,
+        "attention.layer_norm_rms_epsilon": EPSILON,
+        "rope.dimension_count": sizes.head,
+        "rope.freq_base": sizes.rope_base,
+        "vocab_size": sizes.vocabulary,
+    }
+    return {f"{architecture}.{key}": value for key, value in found.items()}
+
+
+def _vocabulary(path: Path) -> dict[str, object]:
     bpe = json.loads(path.read_text(encoding="utf-8"))["model"]
     tokens = sorted(bpe["vocab"], key=bpe["vocab"].__getitem__)
     special = {BEGIN, TURN, END}
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
-    writer.add_token_types(
-        [gguf.TokenType.CONTROL if token in special else gguf.TokenType.NORMAL for token in tokens]
-    )
-    writer.add_token_merges(
-        [merge if isinstance(merge, str) else " ".join(merge) for merge in bpe["merges"]]
-    )
-    writer.add_bos_token_id(BEGIN_ID)
-    writer.add_eos_token_id(END_ID)
-    writer.add_add_bos_token(True)
+    types = [TokenType.CONTROL if each in special else TokenType.NORMAL for each in tokens]
+    merges = [each if isinstance(each, str) else " ".join(each) for each in bpe["merges"]]
+    found: dict[str, object] = {
+        "model": "gpt2",
+        "pre": "gpt-2",
+        "tokens": tokens,
+        "token_type": [each.value for each in types],
+        "merges": merges,
+        "bos_token_id": BEGIN_ID,
+        "eos_token_id": END_ID,
+        "add_bos_token": True,
+    }
+    return {f"tokenizer.ggml.{key}": value for key, value in found.items()}
 
 
 def _tensors(sizes: Sizes, weights: Weights) -> Weights:

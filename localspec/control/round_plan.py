@@ -1,10 +1,10 @@
-"""Plan: a choice of what all texts of a round draft."""
+"""RoundPlan: a choice of what all texts of a round draft."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Plan(NamedTuple):
+class RoundPlan(NamedTuple):
     """A choice of drafts for all texts.
 
     depth: of this text's draft. others: rows of the other texts' passes. tokens: those that the
