@@ -150,11 +150,11 @@ def bench(
     and shows what was measured so far.
 
     With --users it measures several texts written at once, as by `localspec serve`: the speed of
-    all users and of each, and how long they wait, in plain decoding and with `auto`; with --peer
-    over HTTP, beside llama-server.
+    all users and of each, and how long they wait, in plain decoding and with `auto`.
 
-    With --peer and llama-speculative-simple it measures plain decoding, `auto` and the tool with
-    each of its draft types, until the ratio is known within 5 %, at most --rounds times.
+    With --peer it measures one of llama.cpp's own programs, too, with each of its draft types:
+    llama-speculative-simple until the ratio is known within 5 %, at most --rounds times;
+    llama-server over HTTP, beside our own server, with as many users as --users says.
 
     With --compare it also says what has changed since an earlier benchmark of the same models and
     settings, with intervals; without --seed, the seed is that one's too.
@@ -195,7 +195,7 @@ def bench(
         )
     elif other.program.is_server:
         result = measure_servers(
-            choice, other, runtime, settings, users=users, check=check, **common
+            choice, other, runtime, settings, users=other.users, check=check, **common
         )
     else:
         result = measure_tool(choice, other, runtime, settings, options=options, **common)

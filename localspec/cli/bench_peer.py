@@ -18,8 +18,8 @@ peer_options = stacked(
     click.option(
         "--peer",
         metavar="FILE",
-        help=f"Compare with one of llama.cpp's own programs: with {TOOL} text by text, or, with "
-        "--users, with llama-server, beside our own server under the same load.",
+        help=f"Compare with one of llama.cpp's own programs: with {TOOL} text by text, with "
+        "llama-server beside our own server, under the same load of --users. [default: of one]",
     ),
     click.option(
         "--peer-drafts",
@@ -33,14 +33,18 @@ peer_options = stacked(
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What to compare with, and its draft types; none named: the usual ones."""
+    """What to compare with.
+
+    drafts: its draft types; none named: the usual ones. users: of a server.
+    """
 
     program: PeerProgram
     drafts: Sequence[str]
+    users: list[int]
 
 
 def peer_of(
-    peer: str | None, drafts: str | None, users: Sequence[int], *, one_text: bool, compare: bool
+    peer: str | None, drafts: str | None, users: list[int], *, one_text: bool, compare: bool
 ) -> Peer | None:
     """The peer that the options name, if any.
 
@@ -56,8 +60,6 @@ def peer_of(
             "--peer measures speed only; leave out --verify and --reproducible, or --peer"
         )
     program = peer_program(real_path(Path(peer).expanduser()), peer)
-    if program.is_server and not users:
-        raise InvalidValueError(f"--peer {peer}: say how many users with --users, such as 1,2,4,8")
     if not program.is_server and users:
         raise InvalidValueError(
             f"--peer {peer}: {TOOL} writes one text at a time; leave out --users, or name a "
@@ -68,7 +70,7 @@ def peer_of(
             f"--peer {peer}: what is measured beside {TOOL} cannot be compared with an earlier "
             "benchmark; leave out --compare, or --peer"
         )
-    return Peer(program, comma_separated(drafts or ""))
+    return Peer(program, comma_separated(drafts or ""), users or [1])
 
 
 def require_same_places(runtime: RuntimeConfig) -> None:

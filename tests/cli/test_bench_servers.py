@@ -113,7 +113,7 @@ def test_a_draft_type_that_the_peer_does_not_know(bench: Any, tmp_path: Path) ->
 
 @pytest.mark.parametrize("fails", ["start", "text"])
 def test_a_peer_that_fails(bench: Any, tmp_path: Path, fails: str) -> None:
-    done = bench("--users", "2", "--peer", write_llama_server(tmp_path, fails=fails))
+    done = bench("--peer", write_llama_server(tmp_path, fails=fails))
     assert done.code == 1
     said = {"start": "did not start: error: unknown", "text": "llama-server failed: /v1/comp"}
     assert said[fails] in done.err.splitlines()[-1]
@@ -158,7 +158,6 @@ def test_a_port_that_another_program_takes_is_not_the_end(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--peer", "{peer}"), "say how many users with --users"),
         (("--users", "1", "--peer", "/nowhere"), "it must be a llama-server or llama-sp"),
         (("--users", "1", "--peer", "{peer}", "--verify"), "leave out --verify"),
         (("--users", "1", "--peer", "{peer}", "--device", "none"), "name --gpu-layers alone"),

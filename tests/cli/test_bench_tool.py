@@ -162,7 +162,6 @@ def test_a_tool_that_always_fails(
         (("--peer", "{tool}", "--peer-drafts", "ngram-map"), "has draft-simple, draft-eagle3, ngr"),
         (("--peer", "{tool}", "--peer-drafts", "none"), "this llama-speculative-simple has draft"),
         (("--peer", "{tool}", "--peer-drafts", "ngram-mod:3"), "another --spec-type of llama.cpp"),
-        (("--peer", "{server}"), "say how many users with --users"),
         (
             ("--peer", "{text}"),
             "must be a llama-server or llama-speculative-simple that can be run",
@@ -177,7 +176,6 @@ def test_what_cannot_be_measured(
 ) -> None:
     files = {
         "tool": write_llama_tool(tmp_path, counts),
-        "server": write_llama_server(tmp_path),
         "text": tmp_path / "mine.txt",
         "other": tmp_path / "other",
         "broken": tmp_path / "broken",
