@@ -101,7 +101,7 @@ class GenerationConfig:
         given = typed(given, GenerationOptions)
         sampling = {name: given.pop(name) for name in _SAMPLING & given.keys()}
         if "response_format" in given:
-            formatted = _as_schema(given.pop("response_format"))
+            formatted = as_schema(given.pop("response_format"))
             if formatted and "schema" in given:
                 raise InvalidValueError("both a schema and a response_format are given; choose one")
             given |= formatted
@@ -191,7 +191,7 @@ def _schema_text(schema: object) -> str:
         raise InvalidValueError(f"schema cannot be written as JSON: {error}") from error
 
 
-def _as_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
+def as_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
     """OpenAI's `response_format` as the setting `schema`."""
     match response_format:
         case {"type": "text"}:

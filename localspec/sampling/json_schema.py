@@ -17,6 +17,7 @@ from localspec.sampling.schema_check import (
     spells_texts_one_way,
 )
 from localspec.sampling.schema_closing import closed
+from localspec.sampling.schema_enforcing import with_listed_names
 from localspec.sampling.schema_space import space_within
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def compile_schema(text: str) -> str:
     names it), or if no finite value satisfies the schema.
     """
     schema = _parsed(text)
-    understood = closed(checked(schema))
+    understood = closed(checked(with_listed_names(schema)))
     text, options = json.dumps(understood, default=float), _options(schema, understood)
     try:
         grammar = LLMatcher.grammar_from_json_schema(text, overrides=options)

@@ -21,7 +21,7 @@ MAX_MULTIPLE = 10_000  # a multiple takes as many states of the automaton
 
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 # They only narrow a schema, and llguidance does not know them.
-_NOT_ENFORCED = {
+NOT_ENFORCED = {
     "uniqueItems", "contains", "minContains", "maxContains", "propertyNames", "dependencies",
     "dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties",
     "not", "if", "then", "else",
@@ -60,23 +60,9 @@ def checked(schema: Schema) -> dict[str, Any]:
     return whole
 
 
-def without_unenforced(schema: Schema) -> tuple[Schema, list[str]]:
-    """A schema without the keywords that no text can be held to here, and their names.
-
-    What satisfies the schema satisfies the one without them.
-    """
-    left_out = {key for each in all_within(schema) for key in _unenforced(each)}
-    if left_out:
-        schema = json.loads(json.dumps(schema))
-        for each in all_within(schema):
-            for key in _NOT_ENFORCED & each.keys():
-                del each[key]
-    return schema, sorted(left_out)
-
-
-def _unenforced(schema: Schema) -> list[str]:
+def unenforced(schema: Schema) -> list[str]:
     """The keywords of a schema itself that nothing is held to, but for those that ask nothing."""
-    return [key for key in schema if key in _NOT_ENFORCED and not _asks_nothing(key, schema[key])]
+    return [key for key in schema if key in NOT_ENFORCED and not _asks_nothing(key, schema[key])]
 
 
 def _asks_nothing(key: str, value: Any) -> bool:
@@ -209,7 +195,7 @@ def _require_understood(schema: Schema) -> None:
             raise InvalidValueError(
                 f"schema: {key} is of draft 3 and not supported; drafts 4 to 2020-12 are"
             )
-    for key in _unenforced(schema):
+    for key in unenforced(schema):
         raise InvalidValueError(
             f"schema: {key} is {_shown(schema[key])}, and no text can be held to it here; leave it "
             "out, and check it afterwards"

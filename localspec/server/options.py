@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from localspec.errors import InvalidValueError
-from localspec.generation_config import GenerationConfig, GenerationOptions
-from localspec.sampling.schema_check import without_unenforced
+from localspec.generation_config import GenerationConfig, GenerationOptions, as_schema
+from localspec.sampling.schema_enforcing import without_unenforced
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.logit_bias import Tokenize, logit_bias
@@ -106,14 +106,17 @@ def settings_of(
 
 
 def _enforceable(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The options without what no text is held to of their schema, and what that is."""
-    not_enforced = []
-    for name in ("schema", "response_format"):
-        if isinstance(given := options.get(name), Mapping):
-            options[name], left_out = without_unenforced(given)
-            if left_out:
-                not_enforced.append(f"answer: {', '.join(left_out)}")
-    return options, tuple(not_enforced)
+    """The options without what no text is held to of their schema, and what that is.
+
+    Raises InvalidValueError for a `response_format` that is none.
+    """
+    if "response_format" in options and "schema" not in options:
+        options |= as_schema(options.pop("response_format"))
+    if not isinstance(given := options.get("schema"), Mapping):
+        return options, ()
+    schema, left_out = without_unenforced(given)
+    not_enforced = (f"answer: {', '.join(left_out)}",) if left_out else ()
+    return {**options, "schema": schema}, not_enforced
 
 
 def refuse(body: Fields, members: Mapping[str, tuple[Any, ...]]) -> None:

@@ -40,8 +40,15 @@ KEPT: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
     (
         {"format": "date-time"},
         ["2024-02-29T23:59:59.25+01:00", "2024-02-29t00:00:00z", 1],
-        ["2023-02-29T00:00:00Z", "2016-12-31T23:59:60Z", "2024-02-29T24:00:00Z"],
+        [
+            "2024-02-29T00:00:00." + "1" * 10 + "Z",
+            "2023-02-29T00:00:00Z",
+            "2016-12-31T23:59:60Z",
+            "2024-02-29T24:00:00Z",
+        ],
     ),
+    ({"format": "duration"}, ["P1Y2M3DT4H", f"PT{10**17}S"], [f"P{10**18}D", "P1"]),
+    ({"format": "email"}, ["a@b.example"], ["a" * 245 + "@b.example"]),
     (
         {"format": "hostname"},
         ["a", "a-b.example", "x--y", "a1.b2.c3"],
@@ -239,6 +246,7 @@ A: dict[str, Any] = {"type": "object", "properties": {"a": {"const": 1}}}
 B: dict[str, Any] = {"type": "object", "properties": {"b": {"const": 1}}, "required": ["b"]}
 C: dict[str, Any] = {"properties": {"c": {"const": 1}}, "required": ["c"]}
 BOTH = {"allOf": [A, B]}
+NAMES = {"enum": ["x", "y"], "type": "string", "title": "Key"}
 IN_BOTH = {"properties": {"a": {"$ref": "#/$defs/a"}, "b": {"$ref": "#/$defs/b"}}}
 CLOSED: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
     (A, [{}, {"a": 1}], [{"b": 1}, {"a": 1, "b": 1}]),
@@ -271,6 +279,12 @@ CLOSED: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
         [{"a": {"b": 1}}, {"b": {"b": 1, "c": 1}}],
     ),
     ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": A}}, [{"a": 1}], [{"b": 1}]),
+    (
+        {"propertyNames": {"$ref": "#/$defs/k"}, "additionalProperties": A, "$defs": {"k": NAMES}},
+        [{}, {"x": {}}, {"x": {"a": 1}, "y": {}}],
+        [{"z": {}}, {"x": 1}, {"x": {"b": 1}}, {"x": {}, "x2": {}}],
+    ),
+    ({"type": "object", "propertyNames": {"const": "x"}, "minProperties": 1}, [{"x": 2}], [{}]),
     ({"type": "integer"}, [0, -1, 2**60, 9_200_000_000_000_000_000], [10**19, -(10**19)]),
     ({"type": ["integer", "null"], "minimum": 5}, [5, None], [4, 10**19]),
     ({"type": ["integer", "number"]}, [10**30], []),

@@ -316,11 +316,20 @@ def test_members_of_responses_that_are_not_here(member: dict[str, Any]) -> None:
 def test_what_no_text_is_held_to_is_left_out_of_a_schema_and_said() -> None:
     """As pydantic's set; llama-server leaves it out, too."""
     tags = {"type": "array", "uniqueItems": True, "contains": {"const": 1}}
-    schema = {"type": "object", "properties": {"tags": tags, "not": {"type": "null"}}}
+    sizes = {"propertyNames": {"$ref": "#/$defs/size"}, "additionalProperties": {"type": "null"}}
+    schema = {
+        "type": "object",
+        "properties": {"tags": tags, "not": {"format": "path"}, "sizes": sizes},
+        "$defs": {"size": {"enum": ["s", "l"]}},
+    }
     as_format = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     ways: list[dict[str, Any]] = [{"json_schema": schema}, {"response_format": as_format}]
     for body in ways:
         settings = SERVICE.settings_of(Fields(body), response_format=body.get("response_format"))
-        kept = {"tags": {"type": "array"}, "not": {"type": "null"}}
-        assert json.loads(settings.schema) == {"type": "object", "properties": kept}
-        assert settings.not_enforced == ("answer: contains, uniqueItems",)
+        named = {"s": {"type": "null"}, "l": {"type": "null"}}
+        assert json.loads(settings.schema)["properties"] == {
+            "tags": {"type": "array"},
+            "not": {},
+            "sizes": {"properties": named, "additionalProperties": False},
+        }
+        assert settings.not_enforced == ("answer: contains, format path, uniqueItems",)

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from localspec.errors import InvalidValueError
-from localspec.sampling.schema_check import without_unenforced
+from localspec.sampling.schema_enforcing import without_unenforced
 from localspec.server.tool_calls.schema_types import types_of
 
 # What no family's marks contain, so that a name ends where its mark begins.
