@@ -12,9 +12,9 @@ from localspec.gguf.writer import TensorType
 from localspec.training.acceptance_loss import Agreement, acceptance_loss, agreement
 from localspec.training.dflash_block import DECAY, DFlashBlock
 from localspec.training.examples import Batch, TopRows
-from localspec.training.head_export import BLOCK, DFLASH_LAYERS, dflash_tensors
+from localspec.training.head_export import BLOCK, DFLASH_LAYERS, dflash_tensors, write_weights
 from localspec.training.head_import import dflash_weights
-from localspec.training.head_source import HeadSource, write_head
+from localspec.training.head_source import HeadSource
 from localspec.training.row_head_kind import RowHead, row_head_kind
 from localspec.training.training_size import LENGTH, TrainingSize, kept_by_layer, weights_of
 
@@ -63,7 +63,7 @@ class DFlashDrafter(RowHead[DFlashBlock]):
             _MASK: self._mask,
             **about,
         }
-        write_head(path, DFLASH, metadata, dflash_tensors(self.head.weights()), self._type)
+        write_weights(path, DFLASH, metadata, dflash_tensors(self.head.weights()), self._type)
 
     def _drafts(self, batch: Batch, starts: Tensor) -> Iterator[tuple[Tensor, TopRows]]:
         """For each place behind the first of a block, its rows and what the target says there.

@@ -11,9 +11,9 @@ from localspec.gguf.writer import TensorType
 from localspec.training.chained_drafts import ChainedDrafts
 from localspec.training.eagle3_head import STEPS, Eagle3Head
 from localspec.training.examples import Batch, TopRows
-from localspec.training.head_export import eagle3_tensors
+from localspec.training.head_export import eagle3_tensors, write_weights
 from localspec.training.head_import import eagle3_weights
-from localspec.training.head_source import HeadSource, places_before, places_behind, write_head
+from localspec.training.head_source import HeadSource, places_before, places_behind
 from localspec.training.row_head_kind import RowHead, row_head_kind
 from localspec.training.training_size import LENGTH, TrainingSize, kept_by_layer, weights_of
 
@@ -39,7 +39,7 @@ class Eagle3Drafter(ChainedDrafts, RowHead[Eagle3Head]):
             **about,
         }
         tensors = eagle3_tensors(sizes, self.head.weights())
-        write_head(path, EAGLE3, metadata, tensors, self._type)
+        write_weights(path, EAGLE3, metadata, tensors, self._type)
 
     def _drafts(self, batch: Batch) -> Iterator[tuple[Tensor, TopRows]]:
         """As ChainedDrafts says.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from localspec.conversion.published import tensor_of_rows
+from localspec.conversion.published import file_type, tensor_of_rows
 from localspec.gguf.rope_rows import interleaved
 from localspec.gguf.writer import TensorType, write_gguf
 from localspec.training.sizes import Floats, Sizes, Weights
@@ -14,6 +14,25 @@ from localspec.training.sizes import Floats, Sizes, Weights
 BLOCK, DFLASH_LAYERS = 8, 2
 # Medusa heads, and the residual blocks of each.
 MEDUSA_HEADS, MEDUSA_BLOCKS = 5, 2
+
+
+def write_weights(
+    path: Path,
+    architecture: str,
+    metadata: Mapping[str, object],
+    tensors: Weights,
+    type_: TensorType,
+) -> None:
+    """Write a model or head. tensors: by their names without `.weight`. type_: of its matrices."""
+    write_gguf(
+        path,
+        architecture,
+        {**metadata, "general.file_type": file_type(type_)},
+        [
+            tensor_of_rows(f"{name}.weight", weight.shape, type_, weight.__getitem__)
+            for name, weight in tensors.items()
+        ],
+    )
 
 
 def eagle3_tensors(sizes: Sizes, weights: Weights) -> Weights:

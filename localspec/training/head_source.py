@@ -7,20 +7,18 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from localspec.conversion.published import file_type, tensor_of_rows
 from localspec.conversion.target import Target
 from localspec.errors import DrafterMismatchError, LocalspecError
 from localspec.gguf.block_heads import DFLASH
 from localspec.gguf.heads import EAGLE3, MTP, require_fitting
 from localspec.gguf.reader import TensorInfo
 from localspec.gguf.weights import Weights as FileWeights
-from localspec.gguf.writer import TensorType, write_gguf
 from localspec.loading.head_check import unreadable_rows
 from localspec.models.kinds import DRAFT_MODEL, MEDUSA
 from localspec.training.cut_shape import CutSource
 from localspec.training.examples import Batch
 from localspec.training.head_import import HeadFile
-from localspec.training.sizes import EPSILON, ROPE_BASE, Sizes, Weights
+from localspec.training.sizes import EPSILON, ROPE_BASE, Sizes
 from localspec.training.training_size import TrainingSize
 
 # Numbers of an attention head, at most.
@@ -94,44 +92,13 @@ class HeadSource:
 
     def metadata(self, architecture: str, layers: int) -> dict[str, object]:
         """The metadata of a head of so many layers, with the target's tokenizer."""
-        sizes, header = self.sizes, self.target.header
-        own = {
-            "block_count": layers,
-            "context_length": header.context_length or 0,
-            "embedding_length": sizes.width,
-            "feed_forward_length": sizes.feed_forward,
-            "attention.head_count": sizes.heads,
-            "attention.head_count_kv": sizes.heads,
-            "attention.layer_norm_rms_epsilon": EPSILON,
-            "rope.dimension_count": sizes.head,
-            "rope.freq_base": sizes.rope_base,
-            "vocab_size": sizes.vocabulary,
-        }
-        said = {f"{architecture}.{key}": value for key, value in own.items()}
+        context = self.target.header.context_length or 0
+        said = self.sizes.metadata(architecture, layers=layers, context=context)
         return said | self.target.tokenizer
 
     def _table(self, weights: FileWeights, tensor: TensorInfo) -> nn.Embedding:
         rows = torch.from_numpy(weights.rows(tensor).copy())
         return nn.Embedding.from_pretrained(rows, freeze=True)
-
-
-def write_head(
-    path: Path,
-    architecture: str,
-    metadata: Mapping[str, object],
-    tensors: Weights,
-    type_: TensorType,
-) -> None:
-    """Write a head. tensors: by their names without `.weight`. type_: of its matrices."""
-    write_gguf(
-        path,
-        architecture,
-        {**metadata, "general.file_type": file_type(type_)},
-        [
-            tensor_of_rows(f"{name}.weight", weight.shape, type_, weight.__getitem__)
-            for name, weight in tensors.items()
-        ],
-    )
 
 
 def read_layers(target: Target, kind: str, head: Path | None = None) -> tuple[int, ...]:

@@ -32,3 +32,19 @@ class Sizes:
     @property
     def head(self) -> int:
         return self.width // self.heads
+
+    def metadata(self, architecture: str, *, layers: int, context: int) -> dict[str, object]:
+        """What a GGUF says of the shape. layers, context: those of the file."""
+        said = {
+            "block_count": layers,
+            "context_length": context,
+            "embedding_length": self.width,
+            "feed_forward_length": self.feed_forward,
+            "attention.head_count": self.heads,
+            "attention.head_count_kv": self.heads,
+            "attention.layer_norm_rms_epsilon": EPSILON,
+            "rope.dimension_count": self.head,
+            "rope.freq_base": self.rope_base,
+            "vocab_size": self.vocabulary,
+        }
+        return {f"{architecture}.{key}": value for key, value in said.items()}

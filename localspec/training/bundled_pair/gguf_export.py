@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from gguf import LlamaFileType, TokenType
+from gguf import TokenType
 
 from localspec.gguf.rope_rows import interleaved
-from localspec.gguf.writer import TensorData, TensorType, write_gguf
+from localspec.gguf.writer import TensorType
 from localspec.training.bundled_pair.chat_tokens import BEGIN, BEGIN_ID, END, END_ID, TURN
 from localspec.training.head_export import (
     BLOCK,
@@ -18,8 +17,9 @@ from localspec.training.head_export import (
     dflash_tensors,
     eagle3_tensors,
     write_medusa,
+    write_weights,
 )
-from localspec.training.sizes import CONTEXT, EPSILON, Sizes, Weights
+from localspec.training.sizes import CONTEXT, Sizes, Weights
 
 # What readers of the file sample at: a small model that recites is best near its likeliest token.
 _TEMPERATURE = 0.2
@@ -27,7 +27,7 @@ _TEMPERATURE = 0.2
 # and is never drafted.
 MASK_ID = BEGIN_ID
 # Of the matrices of heads.
-_HEAD_TYPE = "q8_0"
+_HEAD_TYPE = TensorType.Q8_0
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -44,8 +44,13 @@ def export(
     license__link.
     """
     own = {"general.sampling.temp": _TEMPERATURE, "tokenizer.chat_template": CHAT_TEMPLATE}
-    metadata = {**_said(about), **_sizes("llama", sizes), **own, **_vocabulary(tokenizer)}
-    _write(path, "llama", metadata, _tensors(sizes, weights), type_)
+    metadata = {
+        **_said(about),
+        **sizes.metadata("llama", layers=sizes.layers, context=CONTEXT),
+        **own,
+        **_vocabulary(tokenizer),
+    }
+    write_weights(path, "llama", metadata, _tensors(sizes, weights), TensorType[type_.upper()])
 
 
 def export_eagle3(
@@ -59,11 +64,11 @@ def export_eagle3(
     own = {"eagle3.target_layers": [*reads], "eagle3.target_hidden_size": sizes.width}
     metadata = {
         **_said(about),
-        **_sizes("eagle3", replace(sizes, layers=1)),
+        **sizes.metadata("eagle3", layers=1, context=CONTEXT),
         **own,
         **_vocabulary(tokenizer),
     }
-    _write(path, "eagle3", metadata, eagle3_tensors(sizes, weights), _HEAD_TYPE)
+    write_weights(path, "eagle3", metadata, eagle3_tensors(sizes, weights), _HEAD_TYPE)
 
 
 def export_dflash(
@@ -78,11 +83,11 @@ def export_dflash(
     }
     metadata = {
         **_said(about),
-        **_sizes("dflash", replace(sizes, layers=DFLASH_LAYERS)),
+        **sizes.metadata("dflash", layers=DFLASH_LAYERS, context=CONTEXT),
         **own,
         **_vocabulary(tokenizer),
     }
-    _write(path, "dflash", metadata, dflash_tensors(weights), _HEAD_TYPE)
+    write_weights(path, "dflash", metadata, dflash_tensors(weights), _HEAD_TYPE)
 
 
 def export_medusa(
@@ -97,49 +102,11 @@ def export_medusa(
 
     The arguments: as in `export_eagle3`. They read the target's last row alone, and its tokens.
     """
-    write_medusa(sizes, weights, path, TensorType.Q8_0, _said(about))
-
-
-def _write(
-    path: Path,
-    architecture: str,
-    metadata: Mapping[str, object],
-    tensors: Weights,
-    type_: str,
-) -> None:
-    """Write a file. tensors: by their names without `.weight`; matrices become the file's type."""
-    kind = TensorType[type_.upper()]
-    file_type = {"general.file_type": LlamaFileType[f"MOSTLY_{type_.upper()}"].value}
-    data = [
-        TensorData.of(
-            f"{name}.weight",
-            np.ascontiguousarray(values, np.float32),
-            TensorType.F32 if np.ndim(values) == 1 else kind,
-        )
-        for name, values in tensors.items()
-    ]
-    write_gguf(path, architecture, {**metadata, **file_type}, data)
+    write_medusa(sizes, weights, path, _HEAD_TYPE, _said(about))
 
 
 def _said(about: Mapping[str, str]) -> dict[str, str]:
     return {f"general.{key.replace('__', '.')}": value for key, value in about.items()}
-
-
-def _sizes(architecture: str, sizes: Sizes) -> dict[str, object]:
-    """The metadata of a shape."""
-    found: dict[str, object] = {
-        "block_count": sizes.layers,
-        "context_length": CONTEXT,
-        "embedding_length": sizes.width,
-        "feed_forward_length": sizes.feed_forward,
-        "attention.head_count": sizes.heads,
-        "attention.head_count_kv": sizes.heads,
-        "attention.layer_norm_rms_epsilon": EPSILON,
-        "rope.dimension_count": sizes.head,
-        "rope.freq_base": sizes.rope_base,
-        "vocab_size": sizes.vocabulary,
-    }
-    return {f"{architecture}.{key}": value for key, value in found.items()}
 
 
 def _vocabulary(path: Path) -> dict[str, object]:
