@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from localspec.errors import InvalidValueError
+from localspec.utils.installer import installer
 
 HOST, PORT = "127.0.0.1", 8000
 
@@ -20,7 +21,7 @@ def serve(command: str, port: int = PORT) -> None:
     program uses the port.
     """
     if find_spec("textual_serve") is None:
-        raise InvalidValueError("--web needs an extra: pip install 'localspec[web]'")
+        raise InvalidValueError(f"--web needs an extra: {installer()} 'localspec[web]'")
     server = import_module("textual_serve.server").Server(
         command, host=HOST, port=port, title="localspec"
     )

@@ -12,6 +12,7 @@ import click
 
 from localspec import __version__
 from localspec.cli.aliases import ALIASES, RUN_HELP, WORDS, without_alias
+from localspec.cli.foreign_options import name_here, refuse_foreign_options
 from localspec.cli.output import (
     ReaderGone,
     abandon_stdout,
@@ -109,7 +110,10 @@ class Commands(click.Group):
             from localspec.cli.settings import CommandDefaults, Settings
 
             ctx.default_map = {name: CommandDefaults(name, Settings())}
-        return super().resolve_command(ctx, args)
+        found = super().resolve_command(ctx, args)
+        if found[1] is not None and not ctx.resilient_parsing:
+            refuse_foreign_options(click.Context(found[1], ctx, name), args[1:])
+        return found
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -118,7 +122,7 @@ class Commands(click.Group):
             # Click does not say to which command an option without its value belongs.
             error.ctx = error.ctx or click.Context(self, ctx, ctx.invoked_subcommand)
             raise
-        except ModelNotFoundError as error:
+        except (InvalidValueError, ModelNotFoundError) as error:
             defaults = (ctx.default_map or {}).get(ctx.invoked_subcommand or "")
             if defaults is not None:
                 defaults.raise_with_origin(error)
@@ -206,7 +210,9 @@ def _usage_hint(error: click.UsageError) -> str:
     """Return what the user may have meant; empty where that is unknown."""
     if error.ctx is None:
         return ""
-    if isinstance(error, click.NoSuchOption) and error.option_name.startswith("--"):
+    if isinstance(error, click.NoSuchOption):
+        if not error.option_name.startswith("--"):
+            return name_here(error.ctx, error.option_name)
         parameters = error.ctx.command.get_params(error.ctx)
         return did_you_mean(error.option_name, [name for each in parameters for name in each.opts])
     if error.message.startswith("Got unexpected extra"):

@@ -18,8 +18,8 @@ from click.core import ParameterSource
 
 from localspec.cli.output import write_note
 from localspec.errors import InvalidValueError, ModelNotFoundError
+from localspec.llama.bounds import LEAST_BASE, MOST_BASE, MOST_CONTEXT, MOST_SCALE, MOST_THREADS
 from localspec.llama.placement import LOAD_MODES, SPLIT_MODES
-from localspec.llama.rope_bounds import LEAST_BASE, MOST_BASE, MOST_CONTEXT, MOST_SCALE
 from localspec.utils.paths import config_folder
 from localspec.utils.similar_names import did_you_mean
 from localspec.utils.toml_file import parse_toml, read_text
@@ -105,7 +105,7 @@ SETTINGS = {
     for each in (
         Setting("model", "the bundled pair"),
         Setting("draft", "auto"),
-        Setting("ctx", "the model's, at most 8192", 2, parameter="context"),
+        Setting("ctx", "the model's, at most 8192", 2, parameter="context", most=MOST_CONTEXT),
         Setting("rope_scaling", "the GGUF's", choices=("none", "linear", "yarn")),
         Setting("rope_scale", "the GGUF's", 1, is_whole=False, most=MOST_SCALE),
         Setting(
@@ -124,7 +124,7 @@ SETTINGS = {
             is_whole=False,
             most=MOST_SCALE,
         ),
-        Setting("threads", "by model size, at most one per fast core", 1),
+        Setting("threads", "by model size, at most one per fast core", 1, most=MOST_THREADS),
         Setting("ubatch", "512, or 2048 for experts beside a GPU", 64),
         Setting("gpu_layers", "all", -1),
         Setting("rpc", "no other machine"),
@@ -206,8 +206,16 @@ class CommandDefaults(Mapping[str, Any]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def raise_with_origin(self, error: ModelNotFoundError) -> None:
-        """Raise the error with where its model or drafter was set, if it was set."""
+    def raise_with_origin(self, error: InvalidValueError | ModelNotFoundError) -> None:
+        """Raise the error with where its value, model or drafter was set, if it was set."""
+        if isinstance(error, InvalidValueError):
+            parameter, _, rest = str(error).partition(" is ")
+            name = self._names.get(parameter, parameter)
+            value = self._known.get(name)
+            if value is not None and str(value) in rest:
+                source = self._settings.find(name).source
+                raise InvalidValueError(f"{error} ({name}: {source})") from error
+            return
         for name in ("model", "draft"):
             value = self._known.get(name)
             if value and any(each in str(error) for each in _models(str(value))):

@@ -20,9 +20,10 @@ from localspec.distillation.material import TextSource
 from localspec.distillation.texts import Stopped
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import require
-from localspec.loading.config import MOST_THREADS
+from localspec.llama.bounds import MOST_THREADS
 from localspec.models.locate import locate
 from localspec.utils.exit_codes import INTERRUPTED
+from localspec.utils.installer import installer
 
 if TYPE_CHECKING:
     from localspec.distillation.trained import Trained
@@ -219,5 +220,5 @@ def _request(
 def _require_torch() -> None:
     if importlib.util.find_spec("torch") is None:
         raise LocalspecError(
-            "training needs torch, which is not installed here: pip install 'localspec[train]'"
+            f"training needs torch, which is not installed here: {installer()} 'localspec[train]'"
         )

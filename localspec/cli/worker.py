@@ -10,9 +10,10 @@ from localspec.cli.output import Output, join_facts
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.llama import rpc_build, unfit_gpus
+from localspec.llama.bounds import MOST_THREADS
 from localspec.llama.devices import devices, usual_gpus
 from localspec.llama.rpc_server import RpcServer, own_version, require_known_version
-from localspec.loading.config import MOST_THREADS, RuntimeConfig
+from localspec.loading.config import RuntimeConfig
 from localspec.loading.gpu_check import check_gpus
 from localspec.utils.cores import performance_cores
 from localspec.utils.format import format_bytes

@@ -9,6 +9,7 @@ from localspec.doctor.finding import Finding, error, note, ok
 from localspec.doctor.folders import folder_finding
 from localspec.doctor.probe import ProbeResult
 from localspec.utils.format import format_bytes
+from localspec.utils.installer import installer
 
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
@@ -21,7 +22,7 @@ def hub_findings(probed: ProbeResult) -> list[Finding]:
             error(
                 "hub",
                 f"huggingface_hub cannot be used: {probed.failure or 'nothing was told'}",
-                "pip install --force-reinstall huggingface_hub",
+                f"{installer()} --force-reinstall huggingface_hub",
             )
         ]
     return [

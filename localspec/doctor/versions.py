@@ -2,12 +2,11 @@
 
 import platform
 import re
-import sys
 from importlib import metadata
-from pathlib import Path
 
 from localspec import __version__
 from localspec.doctor.finding import Finding, error, note, ok, warning
+from localspec.utils.installer import installer
 
 _LIBRARY = "llama-cpp-python"
 _TOPIC = "versions"
@@ -40,17 +39,6 @@ def requirement() -> str:
     except metadata.PackageNotFoundError:
         needed = []
     return next((each for each in needed if each.startswith(_LIBRARY)), _LIBRARY)
-
-
-def installer() -> str:
-    """Return the command that installs packages where localspec is: of pip, pipx or uv."""
-    # An environment of a tool has no command pip that people could call.
-    folder = Path(sys.prefix)
-    if (folder / "uv-receipt.toml").exists():
-        return f"uv pip install --python {folder}"
-    if (folder / "pipx_metadata.json").exists():
-        return f"pipx runpip {folder.name} install"
-    return "pip install"
 
 
 def rebuild(cmake_args: str | None = None) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from localspec.errors import ModelLoadError
 from localspec.llama import abort
 from localspec.utils.format import printable
+from localspec.utils.installer import installer
 from localspec.utils.paths import stat_signature
 
 # A failed assertion in the library otherwise starts a debugger to print a backtrace.
@@ -23,7 +24,7 @@ try:
 except (ImportError, OSError, RuntimeError, FileNotFoundError) as error:
     raise ModelLoadError(
         f"llama-cpp-python cannot be loaded ({error}); reinstall it: "
-        "pip install --force-reinstall --no-cache-dir llama-cpp-python"
+        f"{installer()} --force-reinstall --no-cache-dir llama-cpp-python"
     ) from error
 
 OTHER_MACHINES = "layers on other machines (RPC)"

@@ -12,7 +12,7 @@ from typing import Any
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.gguf.reader import Header
-from localspec.llama.rope_bounds import LEAST_BASE, MOST_BASE, MOST_CONTEXT, MOST_SCALE
+from localspec.llama.bounds import LEAST_BASE, MOST_BASE, MOST_CONTEXT, MOST_SCALE
 
 NONE, LINEAR, YARN = "none", "linear", "yarn"
 SCALINGS = (NONE, LINEAR, YARN)

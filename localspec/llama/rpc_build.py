@@ -16,9 +16,12 @@ import llama_cpp
 from localspec.errors import ModelLoadError
 from localspec.llama import library
 from localspec.utils.format import printable
+from localspec.utils.installer import installer
 from localspec.utils.paths import cache_file, make_private_folder, written_whole
 
-_ANEW = 'CMAKE_ARGS="-DGGML_RPC=on" pip install --force-reinstall --no-cache-dir llama-cpp-python'
+_ANEW = (
+    f'CMAKE_ARGS="-DGGML_RPC=on" {installer()} --force-reinstall --no-cache-dir llama-cpp-python'
+)
 _GGML = "/vendor/llama.cpp/ggml/"
 _SOURCES = ("ggml-rpc.cpp", "transport.cpp")
 _OPTIONS = ("-O2", "-std=c++17", "-fPIC", "-shared", "-DGGML_SHARED", "-DGGML_BACKEND_SHARED")

@@ -18,6 +18,7 @@ from localspec.gguf.kv_types import (
 )
 from localspec.gguf.reader import Header
 from localspec.llama.block_context import BlockContext
+from localspec.llama.bounds import MOST_CONTEXT, MOST_THREADS
 from localspec.llama.context import Context
 from localspec.llama.context_params import CHUNK, LEAST_CHUNK, MOST_CHUNK, ContextParams
 from localspec.llama.devices import usual_gpus
@@ -38,10 +39,8 @@ from localspec.memory.drafter_places import drafter_places
 from localspec.utils.cores import performance_cores
 from localspec.utils.option_types import type_fields
 
-# Of ggml.
-MOST_THREADS = 512
 _BOUNDS = (
-    ("context", 2, 2**31 - 1),
+    ("context", 2, MOST_CONTEXT),
     ("threads", 1, MOST_THREADS),
     ("most_threads", 1, MOST_THREADS),
     ("ubatch", LEAST_CHUNK, MOST_CHUNK),

@@ -139,6 +139,11 @@ def test_an_unknown_key_is_named_and_ignored(cli: Run, file: Path) -> None:
         ("threads = true", "threads is True; it must be a whole number"),
         ("threads = 2.5", "threads is 2.5; it must be a whole number"),
         ("ctx = 1", "ctx is 1; it must be a whole number of at least 2"),
+        ("ctx = 99999999999", "ctx is 99999999999; it must be a whole number of at least 2 and at"),
+        (
+            "threads = 513",
+            "it must be a whole number of at least 1 and at most 512",
+        ),
         ("model = 3", "model is 3; it must be a text in quotes"),
         ('model = ""', "model is ''; it must be a text in quotes"),
         ('kv_type = "q9"', "kv_type is 'q9'; it must be one of f16, bf16"),
@@ -368,3 +373,15 @@ def test_an_edit_changes_nothing_else_or_is_refused(
 
 def test_the_types_of_caches_are_those_of_the_engine() -> None:
     assert {*SETTINGS["kv_type"].choices} == {*KV_TYPES}
+
+
+def test_a_value_that_only_the_model_refuses_is_named_with_its_origin(
+    cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text('tensor_split = "a"')
+    done = cli(*ASK)
+    assert (done.code, done.out) == (2, "")
+    assert "--tensor-split is 'a'" in done.err and "(tensor_split: config.toml)" in done.err
+    monkeypatch.setenv("LOCALSPEC_TENSOR_SPLIT", "b")
+    assert "(tensor_split: LOCALSPEC_TENSOR_SPLIT)" in cli(*ASK).err
+    assert "config.toml" not in cli(*ASK, "--tensor-split", "a").err

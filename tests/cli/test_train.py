@@ -23,6 +23,7 @@ from localspec.errors import InvalidValueError, LocalspecError, ModelNotFoundErr
 from localspec.models.kinds import DRAFT_MODEL
 from localspec.models.registry import bundled
 from localspec.models.trained_drafters import TrainedDrafter, add_trained, trained_drafters
+from localspec.utils.installer import installer
 
 TORCH = importlib.util.find_spec("torch") is not None
 RUNTIME = {"threads": 1, "context": 512, "gpu_layers": 0}
@@ -59,7 +60,7 @@ def test_without_torch_the_way_to_it(
     assert (done.code, done.out) == (LocalspecError.exit_code, "")
     assert done.lines == [
         "localspec: error: training needs torch, which is not installed here: "
-        "pip install 'localspec[train]'"
+        f"{installer()} 'localspec[train]'"
     ]
 
 

@@ -1,5 +1,6 @@
 """What doctor finds, from facts: about builds, GPUs, containers, folders and the Hub."""
 
+import os
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -24,7 +25,9 @@ from localspec.errors import InvalidValueError
 from localspec.llama import library
 from localspec.llama.devices import cpu_features, devices
 from localspec.utils.cgroups import processor_limit
+from localspec.utils.installer import installer
 from localspec.utils.processor import processor_features
+from localspec.utils.shell import command_line
 
 NVIDIA = Gpu("an NVIDIA GPU", "-DGGML_CUDA=on")
 INTEL = Gpu("an Intel GPU", "-DGGML_VULKAN=on", modest=True)
@@ -73,7 +76,7 @@ def test_the_range_is_that_of_the_package() -> None:
     [
         ("uv-receipt.toml", "uv pip install --python {folder} --force-reinstall"),
         ("pipx_metadata.json", "pipx runpip {folder.name} install --force-reinstall"),
-        ("pyvenv.cfg", "pip install --force-reinstall"),
+        ("pyvenv.cfg", f"{command_line([sys.executable])} -m pip install --force-reinstall"),
     ],
 )
 def test_a_remedy_is_for_the_tool_that_installed(
@@ -81,7 +84,15 @@ def test_a_remedy_is_for_the_tool_that_installed(
 ) -> None:
     (tmp_path / marker).touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert rebuild().startswith(command.format(folder=tmp_path))
+
+
+def test_where_the_environment_is_activated_a_remedy_names_pip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin"]))
+    assert rebuild().startswith("pip install --force-reinstall")
 
 
 # The library itself.
@@ -112,7 +123,7 @@ def test_a_build_that_does_not_use_the_processor() -> None:
     assert found.severity is Severity.WARNING
     assert "AVX512" in found.text and "AVX2" not in found.text
     assert found.remedy is not None
-    assert found.remedy.startswith('CMAKE_ARGS="-DGGML_NATIVE=on" pip install')
+    assert found.remedy.startswith(f'CMAKE_ARGS="-DGGML_NATIVE=on" {installer()}')
     assert requirement() in found.remedy
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from localspec.utils.installer import installer
+
 TIMEOUT = 60
 CTRL_Q = "\x11"
 # The command with another port than 8000, which may be in use on this machine.
@@ -20,6 +22,7 @@ CHAT = """
 import sys
 from functools import partial
 from localspec.cli.main import main
+from localspec.utils.installer import installer
 from localspec_tui import web
 
 port, *arguments = sys.argv[1:]
@@ -131,4 +134,6 @@ def test_without_textual_serve_the_extra_is_named() -> None:
         [sys.executable, "-c", code, "8000"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr == ("localspec: error: --web needs an extra: pip install 'localspec[web]'\n")
+    assert done.stderr == (
+        f"localspec: error: --web needs an extra: {installer()} 'localspec[web]'\n"
+    )
