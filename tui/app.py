@@ -43,7 +43,7 @@ from localspec_tui.screens.settings import SAMPLING_DEFAULTS, ChatSettings, Sett
 from localspec_tui.screens.system_prompt import SystemPromptScreen
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.slash_commands import COMMANDS
-from localspec_tui.typed_keys import TypedKeys
+from localspec_tui.typed_keys import KeyDue, KeyHandled, TypedKeys
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
 from localspec_tui.widgets.find_bar import FindBar
@@ -302,6 +302,15 @@ class ChatApp(App[None]):
         await super().on_event(event)
         if isinstance(typed, events.Key) and not (is_new and typed.is_forwarded):
             self._typed_keys.done(typed)
+
+    def on_key_handled(self, message: KeyHandled) -> None:
+        """Handle what was typed behind a key."""
+        self._typed_keys.done(message.key)
+
+    def on_key_due(self, message: KeyDue) -> None:
+        """Let what is typed from now on wait for a key."""
+        self._typed_keys.hold(message.key)
+        message.handle(message.key)
 
     async def action_stop_or_quit(self) -> None:
         """Copy the selected text, if any; else stop the answer, and quit the second time.

@@ -9,6 +9,7 @@ from weakref import ref
 import pytest
 from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import Script
+from textual.scrollbar import ScrollTo
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec_tui.archive import Archive
@@ -149,6 +150,36 @@ def test_only_what_is_near_is_mounted_and_an_answer_grows_unseen(tmp_path: Path)
             await chat.until(lambda: chat.screen.composer.has_focus and visible(chat)[:1] == [0])
             view.follow_end()
             await chat.until(lambda: "The end." in chat.text)
+
+    asyncio.run(body())
+
+
+@pytest.mark.slow
+def test_the_scrollbar_is_that_of_all_messages(tmp_path: Path) -> None:
+    save_long_session(tmp_path)
+
+    async def body() -> None:
+        async with running_chat(Script(context=200_000), tmp_path, latest=True) as chat:
+            view = chat.screen.view
+            await chat.until(lambda: visible(chat)[-1:] == [MESSAGES - 1])
+            bar = view.vertical_scrollbar
+            rows = bar.window_virtual_size
+            assert len(view.turn_views) < 30 and 5 * MESSAGES < rows < 12 * MESSAGES
+            assert bar.position == rows - view.size.height
+            # What it is dragged to is mounted.
+            for part in (0.5, 0.0, 0.25):
+                bar.post_message(ScrollTo(y=part * rows))
+
+                def is_there(part: float = part) -> bool:
+                    first = visible(chat)[:1] or [MESSAGES]
+                    is_near = abs(first[0] - part * MESSAGES) <= 10
+                    return is_near and abs(bar.position - part * rows) < 0.02 * rows
+
+                await chat.until(is_there)
+                assert len(view.turn_views) < 120
+            bar.post_message(ScrollTo(y=rows))
+            await chat.until(lambda: visible(chat)[-1:] == [MESSAGES - 1])
+            assert bar.position == bar.window_virtual_size - view.size.height
 
     asyncio.run(body())
 

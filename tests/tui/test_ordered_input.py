@@ -22,9 +22,11 @@ def _type(chat: ChatPilot) -> None:
 
 
 def _post(chat: ChatPilot, *keys: str) -> None:
-    """Press all keys at once."""
+    """Press all keys at once; an Enter comes after those before it, and is no part of a paste."""
     for key in keys:
-        chat.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        event = events.Key(key, key if len(key) == 1 else None)
+        event.time += key == "enter"
+        chat.app.post_message(event)
 
 
 def _box(chat: ChatPilot) -> Input:
@@ -65,8 +67,11 @@ def test_keys_act_in_order(tmp_path: Path, keys: list[str], screen: type) -> Non
         (["f1", "escape", "ctrl+o", "ctrl+t", *["backspace"] * 10, *"xy"], "xy", ""),
         (["ctrl+f", *"xy"], "xy", ""),
         (["a", "ctrl+o", *"xy", "escape", "b"], None, "ab"),
+        ([*"/sessions", "enter", *"xy"], "xy", ""),
+        ([*"/save", "enter", *["backspace"] * 50, *"xy"], "xy", ""),
+        (["ctrl+o", *"a question", "enter", *"xy"], None, "xy"),
     ],
-    ids=["sessions", "rename", "find", "back"],
+    ids=["sessions", "rename", "find", "back", "command", "command's dialog", "closed"],
 )
 def test_keys_wait_for_the_screen_that_the_key_before_them_opens(
     tmp_path: Path, keys: list[str], box: str | None, composer: str

@@ -17,12 +17,13 @@ from textual.widgets import TextArea
 
 from localspec_tui.folded_lines import FoldedLines
 from localspec_tui.message_history import MessageHistory
+from localspec_tui.typed_keys import QUICK, KeyDue, OrderedKeys
 
 _PLACEHOLDER = "Write a message (Ctrl-J: new line)"
 # Seconds between keys below which they are those of a paste: from a key to an Enter, from an Enter
 # to a key, and both once an Enter was part of one. Where no core is idle, keys of a paste take as
 # long as that.
-_BEFORE_ENTER, _AFTER_ENTER, _IN_PASTE = 0.03, 0.05, 0.2
+_BEFORE_ENTER, _AFTER_ENTER, _IN_PASTE = QUICK, 0.05, 0.2
 
 
 class _Key(Enum):
@@ -44,7 +45,7 @@ Attach = Callable[[str], str | None]
 TakeBack = Callable[[], str | None]
 
 
-class Composer(TextArea):
+class Composer(TextArea, OrderedKeys):
     """Enter sends the message; Tab accepts the suggestion, which is shown in grey.
 
     A terminal without bracketed paste sends a paste as keys: an Enter among them is a line break,
@@ -123,26 +124,15 @@ class Composer(TextArea):
         self._waiting_enter: events.Key | None = None
 
     async def _on_key(self, event: events.Key) -> None:
-        """Run the action of a key before the next key is handled.
-
-        Textual runs it later: keys with priority overtake the letters typed before them, and
-        letters overtake the other keys.
-        """
         if self._take_pasted(event):
-            event.stop()
-            event.prevent_default()
+            self.end_key(event)
             return
         after_ctrl_x, self._after_ctrl_x = self._after_ctrl_x, event.key == "ctrl+x"
         if after_ctrl_x and event.key == "ctrl+e":
             self.action_editor()
-            event.stop()
-            event.prevent_default()
+            self.end_key(event)
             return
-        for binding in self._bindings.key_to_bindings.get(event.key, ()):
-            if await self.app.run_action(binding.action, self):
-                event.stop()
-                event.prevent_default()
-                return
+        await self.run_key(event)
 
     async def _on_paste(self, event: events.Paste) -> None:
         """Attach the files whose paths are pasted, as when they are dropped here."""
@@ -174,20 +164,27 @@ class Composer(TextArea):
         self.send_waiting()
         if event.key == "enter" and is_quick:
             self._waiting_enter = event
-            # Keys that have arrived come by the app.
-            send = partial(self.app.call_later, self.call_later, self.send_waiting, event)
-            self.set_timer(_IN_PASTE if self._in_paste else wait, send)
+            # Keys that have arrived come by the app, before this.
+            due = KeyDue(event, partial(self.call_later, self._send_due))
+            self.set_timer(
+                _IN_PASTE if self._in_paste else wait, partial(self.app.post_message, due)
+            )
             return True
         if event.key == "tab" and is_quick and not self.suggestion:
             self.insert("\t")
             return True
         return False
 
-    def send_waiting(self, enter: events.Key | None = None) -> None:
-        """Send the message if its Enter waits. enter: only if it is this one."""
-        if self._waiting_enter and enter in (None, self._waiting_enter):
+    def send_waiting(self) -> None:
+        """Send the message if its Enter waits."""
+        if self._waiting_enter:
             self._waiting_enter = None
             self.action_send()
+
+    def _send_due(self, enter: events.Key) -> None:
+        if enter is self._waiting_enter:
+            self.send_waiting()
+        self.end_key(enter)
 
     def _tell(self, message: Message) -> None:
         """Give a message to the screen before any key that is waiting here."""

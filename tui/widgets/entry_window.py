@@ -6,9 +6,12 @@ from typing import Protocol
 from textual.containers import VerticalScroll
 from textual.geometry import Size
 from textual.screen import Screen
+from textual.scrollbar import ScrollTo
 from textual.widget import Widget
 
+from localspec_tui.widgets.entry_heights import EntryHeights
 from localspec_tui.widgets.single_layout import SingleLayout
+from localspec_tui.widgets.whole_scrollbar import WholeScrollBar
 
 # Rows above and below the visible ones from which on entries are unmounted, at least.
 _KEPT_ROWS = 750
@@ -31,6 +34,9 @@ class Entry(Protocol):
 class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
     """Follows its end until the user scrolls up.
 
+    Its scrollbar is that of all entries, with the heights of those that are not mounted as they
+    were, or estimated.
+
     entries: all of them, from the first row to the last.
     """
 
@@ -40,6 +46,7 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
         # Those of the window are mounted: from the one index up to the other.
         self._first = self._end = 0
         self._views: dict[Entry, Widget] = {}
+        self._heights = EntryHeights[Entry]()
         # While the user has scrolled up: the entry at the upper edge, and how many of its rows are
         # above the edge. It is mounted. If there is none, the last entry is mounted.
         self._pinned: tuple[Entry, float] | None = None
@@ -91,6 +98,7 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
     def replace_from(self, at: int, entries: Iterable[Entry]) -> None:
         """Put entries in place of those from an index on."""
         before, self.entries[at:] = self.entries[at:], entries
+        self._heights.forget(before)
         if self._pinned and self._pinned[0] in before:
             # What takes its place, such as another variant, is shown in its place.
             is_next = self._pinned[0] is before[0]
@@ -123,7 +131,7 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
         self._first, self._end = first, first + len(window)
         if window == [*self._views]:
             return
-        self._is_settling = True
+        self._is_settling = self.vertical_scrollbar.is_held = True
         stay = [entry for entry in window if entry in self._views]
         start = window.index(stay[0]) if stay else 0
         with self.app.batch_update():
@@ -144,6 +152,9 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
 
     def _unmount_entries(self, entries: Iterable[Entry]) -> None:
         gone = {entry: self._views.pop(entry) for entry in entries}
+        for entry, view in gone.items():
+            if rows := view.outer_size.height:
+                self._heights.keep(entry, rows)
         focused = self.screen.focused
         with_focus = {*focused.ancestors_with_self} if focused else set()
         if any(view in with_focus for entry, view in gone.items() if entry in self.entries):
@@ -205,11 +216,8 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
         return end
 
     def _rows(self, entry: Entry) -> int:
-        """The rows of an entry; of one that is not mounted, an estimate."""
-        if rows := self._laid_out_rows(entry):
-            return rows
-        width = max(20, self.size.width - 4)
-        return 2 + sum(1 + len(line) // width for line in entry.text.split("\n"))
+        """The rows of an entry; of one that is not laid out, about so many."""
+        return self._laid_out_rows(entry) or self._heights.of(entry)
 
     def _laid_out_rows(self, entry: Entry) -> int:
         """The rows of an entry that is mounted; 0 as long as it is not laid out."""
@@ -224,6 +232,7 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
         super()._scroll_update(virtual_size)
         self._holds_pin = False
         if self.show_vertical_scrollbar:
+            self._show_place()
             self.screen._compositor.update_widgets({self.vertical_scrollbar})
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
@@ -233,6 +242,41 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
         height = self.size.height
         near = (height, 1) if new_value < old_value else (1, height)
         self.call_next(self._mount_near, *near)
+
+    @property
+    def vertical_scrollbar(self) -> WholeScrollBar:
+        """The scrollbar, which is made where it is needed first."""
+        if not isinstance(self._vertical_scrollbar, WholeScrollBar):
+            self._vertical_scrollbar = WholeScrollBar(name="vertical")
+            self._vertical_scrollbar.display = False
+            self.app._start_widget(self, self._vertical_scrollbar)
+        return self._vertical_scrollbar
+
+    def _show_place(self) -> None:
+        """Have the scrollbar show where the visible rows are among those of all entries."""
+        if not self._is_settling:
+            self._heights.at_width(self.size.width)
+            above = sum(map(self._heights.of, self.entries[: self._first]))
+            below = sum(map(self._heights.of, self.entries[self._end :]))
+            self.vertical_scrollbar.show_part(self.virtual_size.height, self.scroll_y, above, below)
+
+    def _on_scroll_to(self, message: ScrollTo) -> None:
+        """Scroll to where the scrollbar was dragged, which may be a row that is not mounted."""
+        message.stop()
+        message.prevent_default()
+        row = (message.y or 0) - self.vertical_scrollbar.above
+        is_below_top = row >= 0 or not self._first
+        is_above_end = row <= self.max_scroll_y or self._end == len(self.entries)
+        if is_below_top and is_above_end:
+            self.scroll_to(y=row, animate=False)
+            return
+        row = max(0, message.y or 0)
+        for entry in self.entries:
+            if row < self._rows(entry):
+                self.pin(entry, row)
+                return
+            row -= self._rows(entry)
+        self.follow_end()
 
     def _check_anchor(self) -> None:
         """Follow the end only from there."""
@@ -256,6 +300,7 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
         self._restore_scroll()
         if self._is_settling:
             self._is_settling = len(self.children) > len(self._views) or not self._is_laid_out
+            self._show_place()
         self._mount_near()
 
     def _restore_scroll(self) -> None:

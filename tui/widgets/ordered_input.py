@@ -3,13 +3,11 @@
 from textual import events
 from textual.widgets import Input
 
+from localspec_tui.typed_keys import OrderedKeys
 
-class OrderedInput(Input):
-    """Textual runs the actions of keys later, and letters overtake them."""
+
+class OrderedInput(Input, OrderedKeys):
+    """What is typed behind Enter goes where Enter leads to."""
 
     async def _on_key(self, event: events.Key) -> None:
-        for binding in self._bindings.key_to_bindings.get(event.key, ()):
-            if await self.app.run_action(binding.action, self):
-                event.stop()
-                event.prevent_default()
-                return
+        await self.run_key(event)

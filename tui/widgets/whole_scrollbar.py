@@ -1,0 +1,43 @@
+"""Whole scrollbar: that of a list of which only a part is mounted."""
+
+from textual.scrollbar import ScrollBar
+
+
+class WholeScrollBar(ScrollBar):
+    """Textual gives it the size of the part, and the position in the part.
+
+    above, below: the rows that are not mounted. They are held until the next `show_part` while
+    what is mounted changes.
+    """
+
+    above = below = 0
+    is_held = False
+    _place = 0.0
+
+    def show_part(self, height: int, position: float, above: int, below: int) -> None:
+        """Show a position in a part of some height, with rows above and below it."""
+        self.is_held = False
+        self.above, self.below = above, below
+        self.window_virtual_size, self.position = height, position
+
+    def validate_window_virtual_size(self, height: int) -> int:
+        """The height of the whole, of that of the part."""
+        return self.window_virtual_size if self.is_held else self.above + height + self.below
+
+    def validate_position(self, position: float) -> float:
+        """The position in the whole, of that in the part."""
+        if not self.is_held:
+            self._place = super().validate_position(self.above + position)
+        return self._place
+
+    @property
+    def _reactive_position(self) -> float:
+        """Where the position is stored, by `validate_position`.
+
+        The layout of a list that follows its end writes here what it has not validated.
+        """
+        return self._place
+
+    @_reactive_position.setter
+    def _reactive_position(self, _position: float) -> None:
+        pass
