@@ -225,16 +225,18 @@ class RowShare:
         took = passes.of_round(rows) if passes.unequal_apart else passes.unpadded(sum(rows))
         # The others' seconds outside the models: all wait for these too, drafts or not.
         host = sum(each.offer.host for each in others if not each.offer.reading)
-        self._wait(took + lost + drafting + host, len(step.tokens), plain + host)
+        seconds = took + lost + drafting + host
+        self.lead.add_step(seconds, seconds, len(step.tokens), plain + host)
+        # DELAY is in decodes: time outside the models lets drafts delay no text any longer.
         self.offer.slack = self.lead.available(plain)
         for each in others:
             # One that still reads its prompt takes no step with the others.
             if each.offer.decided or each.offer.slack < float("inf"):
-                each._wait(drafting, 0, plain)
+                each._wait(drafting, plain)
 
-    def _wait(self, seconds: float, tokens: int, plain: float) -> None:
-        """Account for seconds of a round. tokens: of this text, in them. plain: of a plain one."""
-        self.lead.add_step(seconds, seconds, tokens, plain)
+    def _wait(self, seconds: float, plain: float) -> None:
+        """Account for seconds of another text's draft. plain: of a plain decode."""
+        self.lead.add_step(seconds, seconds, 0, plain)
         # A text that has learnt nothing yet bears everything.
         if self.offer.slack < float("inf"):
             self.offer.slack = self.lead.available(plain)

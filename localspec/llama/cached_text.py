@@ -58,11 +58,6 @@ class CachedText(Closing):
         return self.memory.seq_id
 
     @property
-    def is_settled(self) -> bool:
-        """Whether the last pass has its verdict."""
-        return not self._pending
-
-    @property
     def takes_back(self) -> int | None:
         """As in Limit."""
         return self.memory.takes_back
@@ -114,14 +109,13 @@ class CachedText(Closing):
         """Replace the text by the first `length` tokens of another text of the same context.
 
         Nothing is evaluated. Returns False, and changes nothing, where this is not possible: in
-        another context, or in memory that has a state or a sliding window.
+        another context, or in memory that lacks some of them, has a state or a sliding window.
         """
-        if other.context is not self.context:
+        if other.context is not self.context or length > other.memory.length:
             return False
         self.roll_back()
         # The other text may have an open pass, which stays as it is.
-        held = min(len(other.tokens), other.memory.length)
-        if length > held or not self.memory.share(other.memory, length):
+        if not self.memory.share(other.memory, length):
             return False
         self.tokens = other.tokens[:length]
         return True
@@ -227,5 +221,5 @@ class CachedText(Closing):
     def _whole(self, tokens: Sequence[int]) -> int:
         """The length of the text if it is a prefix of the tokens, else 0."""
         length = len(self.tokens)
-        is_whole = self.is_settled and self.memory.length == length == self.shared(tokens)
-        return length if is_whole else 0
+        # Until a pass has its verdict, the cache holds more than the text.
+        return length if self.memory.length == length == self.shared(tokens) else 0

@@ -501,6 +501,7 @@ def test_plain_steps_take_as_long_outside_the_models_as_drafts() -> None:
     shares[0].learn(step, passes)
     waited = decode + 7 * host - 2 * (1 + LossBudget.ALLOWANCE) * (plain + 7 * host)
     assert shares[0].lead.available(0) == pytest.approx(-waited)
+    assert shares[0].offer.slack == pytest.approx(DELAY * plain - waited)
 
 
 def test_a_draft_does_not_grow_beside_others() -> None:

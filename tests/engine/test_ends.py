@@ -42,6 +42,16 @@ def test_a_text_does_not_end_too_early(engines: dict[str, Engine], draft: str, r
         assert not any(engine.model.ends_generation(token) for token in endless.token_ids)
 
 
+@pytest.mark.parametrize("draft", ["none", "model"])
+def test_a_text_ends_as_soon_as_it_may(engines: dict[str, Engine], draft: str) -> None:
+    engine = engines[draft]
+    end = min(engine.model.end_tokens)
+    for least in (0, 1, 5):
+        text = engine.generate(SHORT, min_tokens=least, logit_bias={end: 100.0}, max_tokens=9)
+        assert text.stop_reason == "eos"
+        assert len(text.token_ids) == least + 1
+
+
 def test_the_drafter_knows_it_too(engines: dict[str, Engine]) -> None:
     for seed in range(4):
         options = {"seed": seed, "max_tokens": 120, "min_tokens": 100}

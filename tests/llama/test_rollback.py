@@ -85,6 +85,25 @@ def test_cut_to_every_length(checked: Checked) -> None:
         checked.step(2, 1)
 
 
+@pytest.mark.parametrize("kind", ["qwen35", "qwen35 with two"])
+def test_what_snapshots_take_back_is_not_read_again(make: Make, kind: str) -> None:
+    context = make(kind)
+    context.extend([5, 6, 7])
+    context.score(5, Draft([6] * (context.takes_back or 0)))
+    context.commit([])
+    assert context.memory.length == len(context.tokens) == 4
+
+
+@pytest.mark.parametrize("kind", ["qwen35", "qwen35 with two"])
+def test_a_restored_checkpoint_has_no_snapshots(checked: Checked) -> None:
+    """Those of the pass before would still be accepted, and be of other tokens."""
+    checked.read(10)
+    checked.step(SNAPSHOTS + 1, 1)
+    assert checked.truncate(9) == 0
+    checked.read(1)
+    checked.step(2, 1)
+
+
 def test_a_prompt_that_shares_its_beginning(checked: Checked) -> None:
     """As a generation does it: cut to what is shared, evaluate the rest."""
     for shared in (20, 5, 9, 0):

@@ -134,7 +134,13 @@ def test_rejection_rules_on_one_hot_drafts(
 
 
 def one_step(
-    target: ToyModel, drafter: Drafter, params: SamplingParams, rule: Rule, *, length: int
+    target: ToyModel,
+    drafter: Drafter,
+    params: SamplingParams,
+    rule: Rule,
+    *,
+    length: int,
+    branches_of_target: int = 100,
 ) -> dict[tuple[int, ...], float]:
     """The distribution of `length` tokens if one step is real and the rest follows the target.
 
@@ -145,6 +151,7 @@ def one_step(
         text = list(PROMPT)
         sampler = Sampler(params, Drawn(branches))
         toy = ToyTarget(target, text)
+        toy.branches = branches_of_target
         loop = Decoder(toy, fixed(drafter, 100), rule, sampler, text, Stats())
         loop.begin(100)
         requested = loop.next_pass()
@@ -192,6 +199,15 @@ def test_rejection_rules_on_trees(
     tree = TreeDrafter(small, shape, replacement=replacement)
     law = one_step(target, tree, PLAIN, RULES[rule], length=length)
     assert total_variation(law, product_law(target, PLAIN, length)) < EXACT
+
+
+@pytest.mark.parametrize("rule", REJECTION)
+def test_rejection_rules_on_the_first_branch_of_a_tree(rule: str) -> None:
+    """Where the target has no room for more: each token keeps the law it was drawn from."""
+    target, small = TOYS["loud"]
+    tree = TreeDrafter(small, (2, 2))
+    law = one_step(target, tree, PLAIN, RULES[rule], length=4, branches_of_target=1)
+    assert total_variation(law, product_law(target, PLAIN, 4)) < EXACT
 
 
 def _keeps_a_wrong_token(draft, target, position, source):  # type: ignore[no-untyped-def]
