@@ -179,7 +179,7 @@ def test_the_scrollbar_is_that_of_all_messages(tmp_path: Path) -> None:
                 assert len(view.turn_views) < 120
             bar.post_message(ScrollTo(y=rows))
             await chat.until(lambda: visible(chat)[-1:] == [MESSAGES - 1])
-            assert bar.position == bar.window_virtual_size - view.size.height
+            await chat.until(lambda: bar.position == bar.window_virtual_size - view.size.height)
 
     asyncio.run(body())
 
