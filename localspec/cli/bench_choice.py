@@ -7,6 +7,7 @@ from pathlib import Path
 from localspec.bench import Sweep, Task, default_sets, load_tasks
 from localspec.cli.options import comma_separated
 from localspec.cli.usual_pair import usual_pair
+from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.models.locate import locate
 
@@ -51,6 +52,8 @@ def choose(
     pair = usual_pair(model)
     if pair.drafter and not draft:
         chosen_drafts = chosen_drafts or list(_DEMO_DRAFTS)
+    if draft and "," in draft and not Path(draft).exists():
+        raise InvalidValueError(f"draft is {draft!r}; it names one model, and --drafts several")
     drafter = locate(draft) if draft else pair.drafter
     tasks = load_tasks(chosen_sets or ([] if file else default_sets(pair.target)), prompts)
     return Choice(

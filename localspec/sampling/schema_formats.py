@@ -25,8 +25,8 @@ KNOWN = {
     "ipv6",
     "uri",
     "uuid",
+    "unknown",
 }
-KNOWN |= {"unknown"}
 
 FORMATS: dict[str, dict[str, Any]] = {
     "date": {"pattern": f"^{_DATE}$"},

@@ -164,6 +164,7 @@ def test_verify_notices_a_lie(bench: Any, prompts: Path, monkeypatch: pytest.Mon
         (["--model", "no-such.gguf"], 3, "no-such.gguf"),
         (["--drafts", "psychic"], 3, "there is no model 'psychic'"),
         (["--draft", "no-such.gguf"], 3, "no-such.gguf"),
+        (["--draft", "a.gguf,suffix"], 2, "'a.gguf,suffix'; it names one model, and --drafts"),
     ],
 )
 def test_one_line_and_an_exit_code(bench: Any, options: list[str], code: int, said: str) -> None:
