@@ -104,6 +104,20 @@ def test_a_restored_checkpoint_has_no_snapshots(checked: Checked) -> None:
     checked.step(2, 1)
 
 
+@pytest.mark.parametrize("kind", ["qwen35", "qwen35 with two"])
+@pytest.mark.parametrize("drafted", [SNAPSHOTS, SNAPSHOTS + 1])
+def test_a_text_that_was_moved_has_no_snapshots_or_checkpoint(
+    checked: Checked, drafted: int
+) -> None:
+    """They are left in the cache before; a cut reads the text again instead."""
+    checked.read(10)
+    checked.step(drafted, drafted)
+    checked.context.context.resize(4)
+    assert checked.truncate(len(checked.text) - 1) == 0
+    checked.read(11)
+    checked.step(2, 1)
+
+
 def test_a_prompt_that_shares_its_beginning(checked: Checked) -> None:
     """As a generation does it: cut to what is shared, evaluate the rest."""
     for shared in (20, 5, 9, 0):
