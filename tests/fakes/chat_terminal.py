@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -129,6 +130,19 @@ class ChatTerminal:
             return archive.open(key).conversation.turns if key else []
         finally:
             archive.close()
+
+    def end_plain(self) -> int:
+        """Type Ctrl-D until the chat has ended: before it reads a line, it has none. Exit code."""
+        with suppress(TimeoutError):
+            self.wait_for(self._ends_by_ctrl_d)
+        return self.wait_ended()
+
+    def _ends_by_ctrl_d(self) -> bool:
+        with suppress(OSError):  # it has just ended
+            self.type(CTRL_D)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(0.5)
+        return self.process.poll() is not None
 
     def wait_ended(self) -> int:
         """Wait until the chat has ended; its exit code."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.chat_terminal import CTRL_C, CTRL_D, ChatTerminal
+from fakes.chat_terminal import CTRL_C, ChatTerminal
 from fakes.pilot import running_chat
 from fakes.plain_chat import Chat, contents, prompt_of
 from fakes.scripted import Script
@@ -355,8 +355,7 @@ def test_the_second_ctrl_c_leaves_and_ctrl_d_too(tmp_path: Path) -> None:
             lambda: terminal.process.poll() is not None or b"(stopped" in terminal.shown
         )
         if terminal.process.poll() is None:
-            terminal.type(CTRL_D)
-            assert terminal.wait_ended() == 0
+            assert terminal.end_plain() == 0
         else:
             assert terminal.wait_ended() == 130
         assert terminal.turns[-1].stop_reason == "cancelled"

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from fakes.chat_terminal import CTRL_D, ChatTerminal
+from fakes.chat_terminal import ChatTerminal
 
 from localspec.conversation.turns import Turn
 from localspec_tui.archive import Archive
@@ -30,8 +30,7 @@ def test_what_the_locale_cannot_write_is_left_out_of_the_history(tmp_path: Path)
     with ChatTerminal(tmp_path, plain=True, env=env, answers=["One."]) as terminal:
         terminal.type(f"{UP}\r")
         terminal.wait_for(lambda: b"One.\r\n(" in terminal.shown)
-        terminal.type(CTRL_D)
-        assert terminal.wait_ended() == 0
+        assert terminal.end_plain() == 0
         assert terminal.messages == ["plain"]
 
 
@@ -54,8 +53,7 @@ def test_up_brings_messages_back_as_they_were_sent(tmp_path: Path) -> None:
         answered(f"{UP * 2}\r", "g")
         terminal.type(f"{UP * 2}\x01x\x05\r")
         terminal.wait_for(lambda: len(terminal.messages) == 7)
-        terminal.type(CTRL_D)
-        assert terminal.wait_ended() == 0
+        assert terminal.end_plain() == 0
         assert terminal.messages == [
             *messages,
             "nine\nten",
@@ -74,6 +72,5 @@ def test_a_line_that_the_terminal_may_have_cut_is_a_note(tmp_path: Path) -> None
             terminal.type(piece)
         terminal.wait_for(lambda: b"Two.\r\n(" in terminal.shown)
         assert b"\n(a terminal takes 4,095 bytes in one line: " in terminal.shown
-        terminal.type(CTRL_D)
-        assert terminal.wait_ended() == 0
+        assert terminal.end_plain() == 0
         assert terminal.messages == ["x" * 4094, "y" * 4095]
