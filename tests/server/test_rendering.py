@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from localspec.errors import InvalidValueError
-from localspec.generation_config import GenerationConfig
 from localspec.server import openai_chat, openai_responses, rendering
 from localspec.server.anthropic_messages import read as read_messages
 from localspec.server.fields import Fields
+from localspec.server.options import TextSettings
 from localspec.server.rendering import render_chat
 from localspec.server.stored_responses import StoredResponses
 
@@ -24,7 +24,7 @@ LEVELS = """{%- if reasoning_effort is defined
 {{- reasoning_effort | default('free') }}"""
 SERVICE: Any = SimpleNamespace(
     require_model=lambda _: None,
-    settings_of=lambda *_body, **_given: GenerationConfig(),
+    settings_of=lambda *_body, **_given: TextSettings(),
     engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
 )
 

@@ -14,9 +14,9 @@ from pydantic import TypeAdapter
 
 from localspec.engine.engine import Engine
 from localspec.errors import LocalspecError
-from localspec.generation_config import GenerationConfig
 from localspec.server import openai_responses
 from localspec.server.fields import Fields
+from localspec.server.options import TextSettings
 from localspec.server.stored_responses import StoredResponses
 
 MODEL = "terminal-9m-q8_0"
@@ -151,7 +151,7 @@ def test_a_stream_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     service: Any = SimpleNamespace(
         name=MODEL,
         require_model=lambda _: None,
-        settings_of=lambda *_body, **_given: GenerationConfig(),
+        settings_of=lambda *_body, **_given: TextSettings(),
         engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
     )
     request = openai_responses.read(Fields({"input": "x"}), service, StoredResponses())

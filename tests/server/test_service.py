@@ -13,10 +13,10 @@ from fakes.respelled import write_respelled
 
 import localspec
 from localspec.errors import InvalidValueError
-from localspec.generation_config import GenerationConfig
 from localspec.models import registry
 from localspec.server.app import make_app
 from localspec.server.chat import Chat
+from localspec.server.options import TextSettings
 from localspec.server.service import Service
 from localspec.server.slot_pool import SlotPool
 
@@ -91,7 +91,7 @@ def test_a_drafter_of_another_vocabulary_reads_its_own_template(
     question = [{"role": "user", "content": "How do I list files?"}]
 
     async def written(service: Service) -> str:
-        settings = GenerationConfig.of(max_tokens=8, temperature=0, seed=1, depth=2)
+        settings = TextSettings.of(max_tokens=8, temperature=0, seed=1, depth=2)
         asked = await service.chat(Chat(question, settings))
         async with service.reply(asked) as reply, reply.deltas() as deltas:
             return "".join([delta.text async for delta in deltas])

@@ -259,3 +259,21 @@ def test_the_answers_of_a_chat_that_was_left_are_freed(tmp_path: Path) -> None:
             assert len(answers) == 3 and not any(each() for each in answers)
 
     asyncio.run(body())
+
+
+def test_the_end_is_followed_where_the_layout_scrolled_above_the_first_row(tmp_path: Path) -> None:
+    """As Textual's does for a moment where what just fitted no longer does."""
+
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            view = chat.screen.view
+            view.note("first\n" * 30)
+            await chat.until(lambda: view.scroll_y == view.max_scroll_y > 0)
+            view.set_reactive(type(view).scroll_y, -1.0)
+            view.scroll_y = 0
+            view.note("last")
+            async with asyncio.timeout(15):
+                while view.scroll_y != view.max_scroll_y:
+                    await chat.pilot.pause(0.05)
+
+    asyncio.run(body())

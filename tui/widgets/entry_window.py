@@ -236,7 +236,8 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
             self.screen._compositor.update_widgets({self.vertical_scrollbar})
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        if not self._holds_pin:
+        # Textual's layout scrolls above the first row for a moment where all just fitted.
+        if not self._holds_pin and old_value >= 0:
             self._pin_what_is_at(new_value)
         super().watch_scroll_y(old_value, new_value)
         height = self.size.height
