@@ -25,8 +25,9 @@ def without_unenforced(schema: Schema) -> tuple[Schema, list[str]]:
     What satisfies the schema satisfies the one without them.
     """
     schema = with_listed_names(schema)
-    left_out = {key for each in all_within(schema) for key in unenforced(each)}
-    formats = {each["format"] for each in all_within(schema) if _is_unknown_format(each)}
+    schemas = all_within(schema)
+    left_out = {key for each in schemas for key in unenforced(each)}
+    formats = {each["format"] for each in schemas if _is_unknown_format(each)}
     if left_out or formats:
         schema = json.loads(json.dumps(schema))
         for each in all_within(schema):

@@ -89,7 +89,7 @@ def test_a_broken_library_is_a_finding(tmp_path: Path, code: str, said: str) -> 
     found = of("llama.cpp", findings(done))
     assert found["severity"] == "error"
     assert said in found["text"]
-    assert "install --force-reinstall" in found["remedy"]
+    assert "pip install --force-reinstall" in found["remedy"]
     assert of("hub", findings(done))["severity"] == "ok"
 
 

@@ -142,7 +142,7 @@ def test_an_unknown_key_is_named_and_ignored(cli: Run, file: Path) -> None:
         ("ctx = 99999999999", "ctx is 99999999999; it must be a whole number of at least 2 and at"),
         (
             "threads = 513",
-            "it must be a whole number of at least 1 and at most 512",
+            "threads is 513; it must be a whole number of at least 1 and at most 512",
         ),
         ("model = 3", "model is 3; it must be a text in quotes"),
         ('model = ""', "model is ''; it must be a text in quotes"),

@@ -22,7 +22,6 @@ CHAT = """
 import sys
 from functools import partial
 from localspec.cli.main import main
-from localspec.utils.installer import installer
 from localspec_tui import web
 
 port, *arguments = sys.argv[1:]

@@ -44,12 +44,8 @@ def export(
     license__link.
     """
     own = {"general.sampling.temp": _TEMPERATURE, "tokenizer.chat_template": CHAT_TEMPLATE}
-    metadata = {
-        **_said(about),
-        **sizes.metadata("llama", layers=sizes.layers, context=CONTEXT),
-        **own,
-        **_vocabulary(tokenizer),
-    }
+    shape = sizes.metadata("llama", layers=sizes.layers, context=CONTEXT)
+    metadata = {**_said(about), **shape, **own, **_vocabulary(tokenizer)}
     write_weights(path, "llama", metadata, _tensors(sizes, weights), TensorType[type_.upper()])
 
 
@@ -62,12 +58,8 @@ def export_eagle3(
     names in `Eagle3Head`. tokenizer, about: as in `export`.
     """
     own = {"eagle3.target_layers": [*reads], "eagle3.target_hidden_size": sizes.width}
-    metadata = {
-        **_said(about),
-        **sizes.metadata("eagle3", layers=1, context=CONTEXT),
-        **own,
-        **_vocabulary(tokenizer),
-    }
+    shape = sizes.metadata("eagle3", layers=1, context=CONTEXT)
+    metadata = {**_said(about), **shape, **own, **_vocabulary(tokenizer)}
     write_weights(path, "eagle3", metadata, eagle3_tensors(sizes, weights), _HEAD_TYPE)
 
 
@@ -81,12 +73,8 @@ def export_dflash(
         "dflash.attention.causal": False,
         "tokenizer.ggml.mask_token_id": MASK_ID,
     }
-    metadata = {
-        **_said(about),
-        **sizes.metadata("dflash", layers=DFLASH_LAYERS, context=CONTEXT),
-        **own,
-        **_vocabulary(tokenizer),
-    }
+    shape = sizes.metadata("dflash", layers=DFLASH_LAYERS, context=CONTEXT)
+    metadata = {**_said(about), **shape, **own, **_vocabulary(tokenizer)}
     write_weights(path, "dflash", metadata, dflash_tensors(weights), _HEAD_TYPE)
 
 
