@@ -34,6 +34,9 @@ class GenerationOptions(TypedDict, total=False):
     logprobs: bool
     top_logprobs: int | None
     temperature: float | None
+    dynatemp_range: float | None
+    dynatemp_exponent: float | None
+    top_n_sigma: float | None
     top_k: int | None
     top_p: float | None
     min_p: float | None

@@ -1,7 +1,8 @@
 """Stats: the counts and times of a generation, for the command line, the API and benchmarks."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import zip_longest
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
@@ -276,3 +277,18 @@ class Stats:
             "x_plain": self.x_plain,
             "plain_tokens_per_second": self.plain_tokens_per_second,
         }
+
+
+def sum_of(texts: Iterable[Stats]) -> Stats:
+    """The counts of several texts and the times of their phases, without what each step was."""
+    texts = list(texts)
+    found = Stats(**{name: sum(getattr(each, name) for each in texts) for name in _COUNTS})
+    places = zip_longest(*(each.accepted_per_position for each in texts), fillvalue=0)
+    found.accepted_per_position = [sum(place) for place in places]
+    for phase in _PHASES:
+        setattr(found.seconds, phase, sum(getattr(each.seconds, phase) for each in texts))
+    return found
+
+
+_COUNTS = tuple(each.name for each in fields(Stats) if each.type is int)
+_PHASES = tuple(each.name for each in fields(Seconds) if each.type is float)

@@ -6,7 +6,11 @@ from localspec.sampling.params import SamplingParams
 from localspec.sampling.request_members import request_members
 
 # The options of its command line are the members of its requests, but for these.
-_OPTIONS = {"temperature": "--temp", "typical_p": "--typical"}
+_OPTIONS = {
+    "temperature": "--temp",
+    "typical_p": "--typical",
+    "dynatemp_exponent": "--dynatemp-exp",
+}
 # As many tokens as there are: -1 in a request, and the size of the context on a command line.
 _WINDOWS = ("repeat_last_n", "dry_penalty_last_n")
 _BREAKERS = "dry_sequence_breakers"

@@ -265,6 +265,23 @@ def sampling_options(command: Command) -> Command:
     return stacked(
         *truncation_options,
         click.option("--typical-p", type=float, help="1 is off. [default: 1]"),
+        click.option(
+            "--top-n-sigma",
+            type=float,
+            help="Keep tokens within N standard deviations of the likeliest logit; 0 is off. "
+            "[default: 0]",
+        ),
+        click.option(
+            "--dynatemp-range",
+            type=float,
+            help="Up to so much lower temperature where the model is sure, and higher where it is "
+            "not; 0 is off. [default: 0]",
+        ),
+        click.option(
+            "--dynatemp-exponent",
+            type=float,
+            help="How that grows with the entropy. [default: 1]",
+        ),
         click.option("--repeat-penalty", type=float, help="1 is off. [default: 1]"),
         click.option("--frequency-penalty", type=float, help="0 is off. [default: 0]"),
         click.option("--presence-penalty", type=float, help="0 is off. [default: 0]"),

@@ -236,7 +236,7 @@ class _Judge:
         sampler, plain = self._sampler, self._law(scored.plain, scored)
         drawn = sampler.sample(plain, scored.prefix) if self._same_text else plain.token(0)
         has_gap = plain.index(scored.token) is not None or not sampler.params.temperature
-        gap = _gap(scored, drawn, sampler) if has_gap else math.inf
+        gap = _gap(scored, drawn, sampler, plain.temperature) if has_gap else math.inf
         explained = self.gives(scored.stepped, scored) or self._is_rounding(scored, difference)
         return Divergence(scored.index, scored.token, drawn, gap, "NUMERIC" if explained else "BUG")
 
@@ -294,11 +294,11 @@ class _Judge:
         return law.index(scored.token) is not None
 
 
-def _gap(scored: _Scored, drawn: int, sampler: Sampler) -> float:
+def _gap(scored: _Scored, drawn: int, sampler: Sampler, temperature: float) -> float:
     """The score of `drawn` minus the score of the recorded token, by plain decoding's logits."""
     ids = np.array([drawn, scored.token])
     scores = scored.plain[ids].astype(np.float64)
     if sampler.params.temperature and isinstance(sampler.randomness, Noise):
-        scores = scores / sampler.params.temperature
+        scores = scores / temperature
         scores += sampler.randomness.gumbel(scored.prefix.position, ids)
     return float(scores[0] - scores[1])

@@ -14,10 +14,17 @@ from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
 from localspec.sampling.block_maxima import BlockMaxima, Candidates, Ids, Row, likeliest
-from localspec.sampling.distribution import Distribution, Thresholded
+from localspec.sampling.distribution import (
+    LEAST_FLOAT32,
+    Distribution,
+    Thresholded,
+    relative_scores,
+)
 from localspec.sampling.dry import dry_penalties
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.xtc import without_top_choices
+
+Scores = NDArray[np.float64]
 
 # top-p tries this many of the likeliest tokens before it sorts the whole vocabulary.
 _TOP_P_GUESS = 1024
@@ -142,15 +149,35 @@ def distribution(
         logit = row.take(token)
         _require_possible(logit[0])
         return Distribution(logit, token)
-    left = _truncated(row, params, only_sampled=only_sampled and not greedy and not xtc)
+    at_once = greedy or xtc or params.dynatemp_range > 0
+    left = _truncated(row, params, only_sampled=only_sampled and not at_once)
     if xtc:
         chosen = without_top_choices(left.logits, left.ids, params.xtc_threshold)
         left = Distribution(*chosen, params.temperature)
-    if not greedy:
-        return left
+    if greedy:
+        return _likeliest_of(left)
+    return _tempered(left, params) if params.dynatemp_range > 0 else left
+
+
+def _likeliest_of(left: Distribution) -> Distribution:
     values, ids = left.logits, left.ids
     best = int(np.lexsort((ids, -values))[0]) if ids is not None else int(values.argmax())
     return Distribution(values[best : best + 1], np.array([best if ids is None else ids[best]]))
+
+
+def _tempered(left: Distribution, params: SamplingParams) -> Distribution:
+    """What is left, at the temperature that suits its entropy."""
+    possible = int(np.count_nonzero(left.logits > -np.inf))
+    if possible == 1:
+        return left
+    lowest = max(0.0, params.temperature - params.dynatemp_range)
+    highest = params.temperature + params.dynatemp_range
+    scores = relative_scores(left.logits, left.logits.max(), 1.0)
+    share = min(1.0, _entropy(*_information(scores)) / math.log(possible))
+    temperature = lowest + (highest - lowest) * share**params.dynatemp_exponent
+    if temperature <= _GREEDY_UP_TO:
+        return _likeliest_of(left)
+    return Distribution(left.logits, left.ids, temperature, left.known)
 
 
 def logprobs(logits: Row, tokens: Sequence[int] | Ids) -> list[float]:
@@ -218,11 +245,18 @@ def _truncated(row: Row, params: SamplingParams, *, only_sampled: bool) -> Distr
     typical_p, top_p, log_min_p = _rounded(params.typical_p, params.top_p, params.min_p)
     least = maxima.top + log_min_p
     whole = params.top_k == 0 or params.top_k >= row.size
+    count, sigmas = row.size if whole else params.top_k, float(np.float32(params.top_n_sigma))
     if typical_p == 1 and whole and top_p == 1:
+        if sigmas:
+            least = max(least, _least_of_sigma(maxima, sigmas))
         return _min_p_of_all(maxima, least, params.temperature)
-    if typical_p != 1:
-        values, ids = maxima.largest(row.size if whole else params.top_k)
-        values, ids = _typical(values, ids, typical_p)
+    if typical_p != 1 or sigmas:
+        if sigmas:
+            values, ids = likeliest(*maxima.found(_least_of_sigma(maxima, sigmas)), count)
+        else:
+            values, ids = maxima.largest(count)
+        if typical_p != 1:
+            values, ids = _typical(values, ids, typical_p)
         if top_p != 1:
             values, ids = _top_p(*_likeliest_first(values, ids), top_p)
         least = values.max() + log_min_p
@@ -232,6 +266,16 @@ def _truncated(row: Row, params: SamplingParams, *, only_sampled: bool) -> Distr
         filters = TopK(params.top_k, top_p, least)
         return _top_k(maxima, filters, params.temperature, late=only_sampled)
     return Distribution(*_min_p(values, ids, least), params.temperature)
+
+
+def _least_of_sigma(maxima: BlockMaxima, sigmas: float) -> np.float32:
+    """The least logit that top-n-sigma keeps. Forbidden tokens have no part in the deviation."""
+    possible = maxima.entries
+    if np.minimum.reduce(possible) == -np.inf:
+        possible = possible[possible > -np.inf]
+    deviations = possible - possible.mean(dtype=np.float64)
+    deviation = math.sqrt(np.square(deviations, out=deviations).mean())
+    return np.float32(max(float(maxima.top) - sigmas * deviation, float(LEAST_FLOAT32)))
 
 
 @lru_cache(64)
@@ -328,13 +372,24 @@ def _shortest_prefix(
 
 def _typical(values: Row, ids: Ids, typical_p: float) -> tuple[Row, Ids]:
     """values: likeliest first; the result is sorted by how typical they are."""
-    scores = values.astype(np.float64) - values[0]
-    weights = np.exp(scores)
-    total = weights.sum()
-    probabilities, surprise = weights / total, np.log(total) - scores
-    possible = probabilities > 0
-    entropy = (probabilities[possible] * surprise[possible]).sum()
+    probabilities, surprise = _information(values.astype(np.float64) - values[0])
+    entropy = _entropy(probabilities, surprise)
     order = np.argsort(np.abs(surprise - entropy), kind="stable")
     mass = np.cumsum(probabilities[order])
     count = int(np.searchsorted(mass, typical_p, side="right")) + 1
     return values[order[:count]], ids[order[:count]]
+
+
+def _information(scores: Scores) -> tuple[Scores, Scores]:
+    """Each token's probability, and the information that it would carry, in nats.
+
+    scores: logits minus the largest.
+    """
+    weights = np.exp(scores)
+    total = weights.sum()
+    return weights / total, np.log(total) - scores
+
+
+def _entropy(probabilities: Scores, surprise: Scores) -> float:
+    possible = probabilities > 0
+    return float((probabilities[possible] * surprise[possible]).sum())

@@ -13,10 +13,16 @@ from localspec.utils.option_types import type_fields
 class SamplingParams:
     """Sampler settings, with llama.cpp's names, meanings and defaults.
 
-    They apply in the order of llama.cpp's default chain: logit bias, penalties, DRY, top-k,
-    typical-p, top-p, min-p, XTC, temperature.
+    They apply in the order of llama.cpp's default chain: logit bias, penalties, DRY, top-n-sigma,
+    top-k, typical-p, top-p, min-p, XTC, temperature.
 
     temperature: 0 takes the likeliest token; otherwise logits are divided by it.
+    dynatemp_range: logits are divided by a temperature up to so much lower where the model is sure
+    of the token, and up to so much higher where it is not; 0 is off. dynatemp_exponent: how it
+    grows with the entropy, as a share of the largest one of as many tokens: it is the lowest one
+    plus 2 * dynatemp_range * share ** dynatemp_exponent.
+    top_n_sigma: keep the tokens whose logits are at most so many standard deviations of all logits
+    below the largest (top-n-sigma, Tang et al. 2024); 0 keeps all.
     top_k: keep the k likeliest tokens; 0 keeps all.
     top_p: keep the likeliest tokens that together reach this probability; 1 keeps all.
     min_p: keep tokens at least this fraction as likely as the likeliest; 0 keeps all.
@@ -43,6 +49,9 @@ class SamplingParams:
     """
 
     temperature: float = 0.8
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    top_n_sigma: float = 0.0
     top_k: int = 40
     top_p: float = 0.95
     min_p: float = 0.05
@@ -69,6 +78,9 @@ class SamplingParams:
         for name in _NUMBERS:
             self._check(name, math.isfinite(getattr(self, name)), "a finite number")
         self._check("temperature", self.temperature >= 0, "0 or more")
+        self._check("dynatemp_range", self.dynatemp_range >= 0, "0 (off) or more")
+        self._check("dynatemp_exponent", self.dynatemp_exponent >= 0, "0 or more")
+        self._check("top_n_sigma", self.top_n_sigma >= 0, "0 (off) or more")
         self._check("top_k", self.top_k >= 0, "0 (off) or more")
         self._check("top_p", 0 < self.top_p <= 1, "above 0 and at most 1 (1 is off)")
         self._check("min_p", 0 <= self.min_p <= 1, "between 0 (off) and 1")

@@ -6,7 +6,7 @@ from localspec.sampling.params import SamplingParams
 
 
 def request_members(params: SamplingParams) -> dict[str, Any]:
-    """The members that say how tokens are drawn, in this order: penalties and filters, XTC, DRY."""
+    """The members that say how tokens are drawn. Of samplers that no GGUF can set, those that are on."""
     members: dict[str, Any] = {
         "temperature": params.temperature,
         "top_k": params.top_k,
@@ -21,6 +21,11 @@ def request_members(params: SamplingParams) -> dict[str, Any]:
         "xtc_probability": params.xtc_probability,
         "xtc_threshold": params.xtc_threshold,
     }
+    if params.dynatemp_range:
+        members["dynatemp_range"] = params.dynatemp_range
+        members["dynatemp_exponent"] = params.dynatemp_exponent
+    if params.top_n_sigma:
+        members["top_n_sigma"] = params.top_n_sigma
     if params.has_dry:
         members |= {
             "dry_multiplier": params.dry_multiplier,

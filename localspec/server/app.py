@@ -59,8 +59,12 @@ def make_app(service: Service) -> Starlette:
             Route("/completion", _native, methods=["POST"]),
             Route("/completions", _native, methods=["POST"]),
             Route("/infill", _infill, methods=["POST"]),
+            Route("/v1/chat/completions/input_tokens", _chat_tokens, methods=["POST"]),
+            Route("/chat/completions/input_tokens", _chat_tokens, methods=["POST"]),
             Route("/v1/responses", _responses, methods=["POST"]),
-            Route("/v1/responses/input_tokens", _input_tokens, methods=["POST"]),
+            Route("/responses", _responses, methods=["POST"]),
+            Route("/v1/responses/input_tokens", _response_tokens, methods=["POST"]),
+            Route("/responses/input_tokens", _response_tokens, methods=["POST"]),
             Route("/v1/responses/{name}", _response, methods=["GET"]),
             Route("/v1/messages", _messages, methods=["POST"]),
             Route("/v1/messages/count_tokens", _count_tokens, methods=["POST"]),
@@ -139,7 +143,13 @@ async def _responses(request: Request) -> Response:
     return JsonAnswer(await unless_gone(request, work))
 
 
-async def _input_tokens(request: Request) -> Response:
+async def _chat_tokens(request: Request) -> Response:
+    service, body = service_of(request), await body_of(request)
+    asked = await asyncio.to_thread(openai_chat.read, body, service)
+    return JsonAnswer(await openai_chat.count(asked, service))
+
+
+async def _response_tokens(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
     stored: StoredResponses = request.app.state.stored
     asked = await asyncio.to_thread(openai_responses.read, body, service, stored)

@@ -6,7 +6,7 @@ The names are those of llama-server and of vLLM, which dashboards know, and a fe
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from localspec.stats import Stats
+from localspec.stats import Stats, sum_of
 
 if TYPE_CHECKING:
     from localspec.server.reply import Reply
@@ -16,69 +16,46 @@ class Metrics:
     """Sums over all texts that have ended."""
 
     def __init__(self) -> None:
-        self.requests = 0
-        self.cancelled = 0
-        self.prompt_tokens = 0
-        self.prompt_evaluated = 0
-        self.prompt_seconds = 0.0
-        self.tokens = 0
-        self.seconds = 0.0
-        self.waited = 0.0
-        self.steps = 0
-        self.shared_steps = 0
-        self.drafts = 0
-        self.drafted = 0
-        self.accepted = 0
-        self.accepted_per_position: list[int] = []
+        self._requests = self._cancelled = 0
+        self._waited = 0.0
+        self._total = Stats()
 
     def add(self, reply: "Reply", waited: float) -> None:
         """Add a text that has ended. waited: the seconds before it got a slot."""
-        stats = reply.stats
-        self.requests += 1
-        self.cancelled += reply.stop_reason in (None, "cancelled")
-        self.prompt_tokens += stats.prompt_tokens
-        self.prompt_evaluated += stats.prompt_evaluated
-        self.prompt_seconds += stats.seconds.prompt
-        self.tokens += stats.generated_tokens
-        self.seconds += stats.seconds.generate + stats.seconds.waited
-        self.waited += waited
-        self.steps += stats.steps
-        self.shared_steps += stats.shared_steps
-        self.drafts += stats.drafting_steps
-        self.drafted += stats.drafted
-        self.accepted += stats.accepted
-        missing = len(stats.accepted_per_position) - len(self.accepted_per_position)
-        self.accepted_per_position += [0] * missing
-        for position, count in enumerate(stats.accepted_per_position):
-            self.accepted_per_position[position] += count
+        self._requests += 1
+        self._cancelled += reply.stop_reason in (None, "cancelled")
+        self._waited += waited
+        self._total = sum_of([self._total, reply.stats])
 
     def text(self, busy: int, waiting: int) -> str:
         """All of it for Prometheus. busy: slots in use. waiting: requests without one."""
         return "\n".join(self._lines(busy, waiting)) + "\n"
 
     def _lines(self, busy: int, waiting: int) -> Iterator[str]:
+        total, prompt_seconds = self._total, self._total.seconds.prompt
+        seconds = total.seconds.generate + total.seconds.waited
         counters = {
-            "llamacpp:prompt_tokens_total": ("Evaluated prompt tokens.", self.prompt_evaluated),
-            "llamacpp:prompt_seconds_total": ("Seconds of prompts.", self.prompt_seconds),
-            "llamacpp:tokens_predicted_total": ("Generated tokens.", self.tokens),
-            "llamacpp:tokens_predicted_seconds_total": ("Seconds of generation.", self.seconds),
-            "llamacpp:n_decode_total": ("Passes of the target.", self.steps),
-            "llamacpp:spec_decode_num_drafts_total": ("Drafts.", self.drafts),
-            "llamacpp:spec_decode_num_draft_tokens_total": ("Drafted tokens.", self.drafted),
-            "llamacpp:spec_decode_num_accepted_tokens_total": ("Accepted tokens.", self.accepted),
-            "vllm:spec_decode_num_drafts_total": ("Drafts.", self.drafts),
-            "vllm:spec_decode_num_draft_tokens_total": ("Drafted tokens.", self.drafted),
-            "vllm:spec_decode_num_accepted_tokens_total": ("Accepted tokens.", self.accepted),
-            "localspec:requests_total": ("Texts that have ended.", self.requests),
-            "localspec:requests_cancelled_total": ("Texts ended early.", self.cancelled),
-            "localspec:queue_seconds_total": ("Seconds without a slot.", self.waited),
+            "llamacpp:prompt_tokens_total": ("Evaluated prompt tokens.", total.prompt_evaluated),
+            "llamacpp:prompt_seconds_total": ("Seconds of prompts.", prompt_seconds),
+            "llamacpp:tokens_predicted_total": ("Generated tokens.", total.generated_tokens),
+            "llamacpp:tokens_predicted_seconds_total": ("Seconds of generation.", seconds),
+            "llamacpp:n_decode_total": ("Passes of the target.", total.steps),
+            "llamacpp:spec_decode_num_drafts_total": ("Drafts.", total.drafting_steps),
+            "llamacpp:spec_decode_num_draft_tokens_total": ("Drafted tokens.", total.drafted),
+            "llamacpp:spec_decode_num_accepted_tokens_total": ("Accepted tokens.", total.accepted),
+            "vllm:spec_decode_num_drafts_total": ("Drafts.", total.drafting_steps),
+            "vllm:spec_decode_num_draft_tokens_total": ("Drafted tokens.", total.drafted),
+            "vllm:spec_decode_num_accepted_tokens_total": ("Accepted tokens.", total.accepted),
+            "localspec:requests_total": ("Texts that have ended.", self._requests),
+            "localspec:requests_cancelled_total": ("Texts ended early.", self._cancelled),
+            "localspec:queue_seconds_total": ("Seconds without a slot.", self._waited),
             "localspec:cached_prompt_tokens_total": (
                 "Prompt tokens that were in a cache.",
-                self.prompt_tokens - self.prompt_evaluated,
+                total.prompt_tokens - total.prompt_evaluated,
             ),
             "localspec:shared_steps_total": (
                 "Passes that shared a decode with other texts.",
-                self.shared_steps,
+                total.shared_steps,
             ),
         }
         for name, (about, value) in counters.items():
@@ -86,18 +63,18 @@ class Metrics:
         for family in ("llamacpp", "vllm"):
             name = f"{family}:spec_decode_num_accepted_tokens_per_pos_total"
             yield from (f"# HELP {name} Accepted tokens by place.", f"# TYPE {name} counter")
-            for position, count in enumerate(self.accepted_per_position):
+            for position, count in enumerate(total.accepted_per_position):
                 yield f'{name}{{position="{position}"}} {count}'
         gauges = {
             "llamacpp:requests_processing": ("Texts being written.", busy),
             "llamacpp:requests_deferred": ("Requests that wait for a slot.", waiting),
             "llamacpp:predicted_tokens_seconds": (
                 "Mean generated tokens per second.",
-                _rate(self.tokens, self.seconds),
+                _rate(total.generated_tokens, seconds),
             ),
             "llamacpp:prompt_tokens_seconds": (
                 "Mean prompt tokens per second.",
-                _rate(self.prompt_evaluated, self.prompt_seconds),
+                _rate(total.prompt_evaluated, prompt_seconds),
             ),
         }
         for name, (about, value) in gauges.items():
@@ -128,9 +105,13 @@ def _rate(count: int, seconds: float) -> float:
     return count / seconds if seconds else 0.0
 
 
-def speculation(reply: "Reply") -> dict[str, Any]:
-    """The members of an answer that say how it was written: `timings`, `metrics`, `localspec`."""
-    stats, settings = reply.stats, reply.asked.settings
+def speculation(*replies: "Reply") -> dict[str, Any]:
+    """The members of an answer that say how it was written: `timings`, `metrics`, `localspec`.
+
+    Of several texts they are sums; seed and slot are those of the first.
+    """
+    reply, stats = replies[0], sum_of(each.stats for each in replies)
+    settings = reply.asked.settings
     reached = [stats.drafting_steps, *stats.accepted_per_position]
     per_draft = stats.accepted / stats.drafting_steps if stats.drafting_steps else 0.0
     return {
@@ -152,11 +133,14 @@ def speculation(reply: "Reply") -> dict[str, Any]:
             "rule": settings.rule,
             "seed": settings.seed,
             "depth": settings.depth,
-            "drafters": sorted(reply.origins - {"plain", "corrected", "bonus"}),
+            "drafters": sorted(
+                {origin for each in replies for origin in each.origins}
+                - {"plain", "corrected", "bonus"}
+            ),
             "steps": stats.steps,
             "tokens_per_step": stats.tokens_per_step,
             "shared_steps": stats.shared_steps,
-            "thinking_budget_spent": reply.budget_spent,
+            "thinking_budget_spent": any(each.budget_spent for each in replies),
             "not_enforced": [*settings.not_enforced],
             "slot": reply.number,
         },

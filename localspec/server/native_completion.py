@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from localspec.server.fields import Fields
 from localspec.server.native_answer import Form, NativeAnswer
@@ -39,13 +40,20 @@ def read(body: Fields, service: Service) -> NativeRequest:
 
 def _prompts(body: Fields) -> tuple[list[Prompt], bool]:
     """The prompts, and whether they are a list of prompts. Raises ApiError."""
-    given = body.needed("prompt")
+    given = _text_of(body.needed("prompt"))
     if _is_prompt(given):
         return [given], False
-    if not isinstance(given, list) or not given or not all(map(_is_prompt, given)):
+    prompts = [*map(_text_of, given)] if isinstance(given, list) else []
+    if not prompts or not all(map(_is_prompt, prompts)):
         raise body.wrong("prompt", "a text, a list of tokens and texts, or a list of these")
-    require_few(given)
-    return given, True
+    require_few(prompts)
+    return prompts, True
+
+
+def _text_of(given: Any) -> Any:
+    """The text of an object that has only that: llama-server's form of a prompt with pictures."""
+    is_text = isinstance(given, dict) and given.keys() == {"prompt_string"}
+    return given["prompt_string"] if is_text else given
 
 
 def _is_prompt(given: object) -> bool:

@@ -32,6 +32,7 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "web_search_options": (),
     "reasoning_format": ("auto", "deepseek"),
     "echo": (False,),
+    "best_of": (1,),
     "parse_tool_calls": (True,),
     "t_max_predict_ms": (-1, 0),
     "n_indent": (0,),
@@ -121,6 +122,12 @@ def _continues(body: Fields, messages: Sequence[Mapping[str, Any]]) -> bool | st
     return not begins and wanted is not False and not messages[-1].get("name")
 
 
+async def count(request: ChatRequest, service: Service) -> JSON:
+    """How many tokens the prompt has, as llama-server says it."""
+    asked = await service.chat(request.chat, must_fit=False)
+    return {"object": "response.input_tokens", "input_tokens": len(asked.prompt)}
+
+
 async def complete(request: ChatRequest, service: Service) -> JSON:
     """The whole answer."""
     asked = await service.chat(request.chat)
@@ -138,7 +145,7 @@ async def complete(request: ChatRequest, service: Service) -> JSON:
             for number in sorted(finished)
         ],
         "usage": usage(replies),
-        **speculation(replies[0]),
+        **speculation(*replies),
     }
 
 
@@ -236,7 +243,7 @@ async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]
             yield {**head, "choices": [chosen], **more}
     if request.include_usage:
         every = [replies[number] for number in sorted(replies)]
-        yield {**head, "choices": [], "usage": usage(every), **speculation(every[0])}
+        yield {**head, "choices": [], "usage": usage(every), **speculation(*every)}
 
 
 def _delta(number: int, delta: Delta, calls: _Calls) -> JSON:

@@ -123,7 +123,7 @@ async def complete(request: CompletionRequest, service: Service) -> JSON:
         **_head(service),
         "choices": choices,
         "usage": _usage(found, request.choices),
-        **speculation(found[0]),
+        **speculation(*_in_order(found)),
     }
 
 
@@ -156,7 +156,7 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
                 more = speculation(reply) if request.timings_per_token else {}
                 yield {**head, "choices": [_choice(number, delta.text, None, logprobs)], **more}
     if request.include_usage:
-        more = {"usage": _usage(found, request.choices), **speculation(found[0])}
+        more = {"usage": _usage(found, request.choices), **speculation(*_in_order(found))}
         yield {**head, "choices": [], **more}
 
 
@@ -192,7 +192,7 @@ def _choice(index: int, text: str, reason: str | None, logprobs: JSON | None) ->
 
 def _usage(replies: Mapping[int, Reply], choices: int) -> JSON:
     """The tokens of all prompts, each counted once, and of all texts."""
-    every = [reply for _, reply in sorted(replies.items())]
+    every = _in_order(replies)
     first = every[::choices]
     found = usage(every)
     prompt = sum(reply.stats.prompt_tokens for reply in first)
@@ -202,3 +202,7 @@ def _usage(replies: Mapping[int, Reply], choices: int) -> JSON:
         "cached_tokens": sum(reply.stats.prompt_cached for reply in first)
     }
     return found
+
+
+def _in_order(replies: Mapping[int, Reply]) -> list[Reply]:
+    return [reply for _, reply in sorted(replies.items())]

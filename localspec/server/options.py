@@ -25,13 +25,25 @@ _MOST_BREAKERS = 64
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "mirostat": (0,),
     "mirostat_mode": (0,),
-    "dynatemp_range": (0,),
     "min_keep": (0, 1),
     "grammar_lazy": (False,),
     "grammar_triggers": ([],),
     "post_sampling_probs": (False,),
-    "top_n_sigma": (-1, 0),
     "top_a": (0,),
+    "smoothing_factor": (0,),
+    "epsilon_cutoff": (0,),
+    "eta_cutoff": (0,),
+    "no_repeat_ngram_size": (0,),
+    "use_beam_search": (False,),
+    "length_penalty": (1,),
+    "allowed_token_ids": (),
+    "include_stop_str_in_output": (False,),
+    "skip_special_tokens": (True,),
+    "truncate_prompt_tokens": (-1,),
+    "prompt_logprobs": (),
+    "logits_processors": ([],),
+    "options": ({},),
+    "format": ("",),
     "tfs_z": (1,),
     "typ_p": (1,),
     "n_probs": (0,),
@@ -70,10 +82,13 @@ def settings_of(
     schema = body.member("json_schema")
     options: dict[str, Any] = {
         "temperature": body.number("temperature", 0, 100),
+        "dynatemp_range": body.number("dynatemp_range", 0, 100),
+        "dynatemp_exponent": body.number("dynatemp_exponent", 0, 100),
+        "top_n_sigma": _top_n_sigma(body),
         "top_p": _top_p(body),
         "top_k": _top_k(body),
         "min_p": body.number("min_p", 0, 1),
-        "typical_p": body.number("typical_p", 0, 1),
+        "typical_p": body.number("typical_p" if "typical_p" in body else "typical", 0, 1),
         # OpenAI has -2 to 2, and llama-server no bounds.
         "frequency_penalty": body.number("frequency_penalty", -100, 100),
         "presence_penalty": body.number("presence_penalty", -100, 100),
@@ -158,6 +173,12 @@ def most_tokens(body: Fields, *names: str, context: int) -> int:
 def _top_p(body: Fields) -> float | None:
     """0 keeps the likeliest token alone."""
     return _LEAST_TOP_P if (given := body.number("top_p", 0, 1)) == 0 else given
+
+
+def _top_n_sigma(body: Fields) -> float | None:
+    """Below 0 is off, as 0 is."""
+    given = body.number("top_n_sigma", -(2**31), 2**31)
+    return None if given is None else max(given, 0.0)
 
 
 def _top_k(body: Fields) -> int | None:

@@ -16,20 +16,21 @@ log = logging.getLogger("localspec.server")
 _CHAIN: dict[str, dict[str, float]] = {
     "penalties": {"repeat_penalty": 1, "frequency_penalty": 0, "presence_penalty": 0},
     "dry": {"dry_multiplier": 0},
+    "top_n_sigma": {"top_n_sigma": 0},
     "top_k": {"top_k": 0},
     "typ_p": {"typical_p": 1},
     "top_p": {"top_p": 1},
     "min_p": {"min_p": 0},
     "xtc": {"xtc_probability": 0},
-    "temperature": {"temperature": 1},
+    "temperature": {"temperature": 1, "dynatemp_range": 0},
 }
 # Those that are off in every request that is not refused.
-_OFF = ("top_n_sigma", "adaptive_p")
+_OFF = ("adaptive_p",)
 # It changes what follows a gap in a file, and has no setting that switches it off.
 _INFILL = "infill"
 _KNOWN = (*_CHAIN, *_OFF, _INFILL)
 # llama-server's letters for a list in one string, and its other spellings.
-_LETTERS = dict(zip("edkypmxtsai", _KNOWN, strict=True))
+_LETTERS = dict(zip("edskypmxtai", _KNOWN, strict=True))
 _SPELLINGS = {
     **{name.replace("_", mark): name for name in _KNOWN for mark in ("-", "")},
     "nucleus": "top_p",
@@ -39,7 +40,14 @@ _SPELLINGS = {
 # Above this threshold of XTC no two tokens are likely enough, so none is left out.
 _LEAVES_ALL = 0.5
 # Settings that are off where neither the request nor a GGUF can have set them.
-_OFF_UNSET = ("typical_p", "frequency_penalty", "presence_penalty", "dry_multiplier")
+_OFF_UNSET = (
+    "typical_p",
+    "top_n_sigma",
+    "dynatemp_range",
+    "frequency_penalty",
+    "presence_penalty",
+    "dry_multiplier",
+)
 
 
 def settings_of_order(body: Fields, chosen: Mapping[str, Any]) -> dict[str, float]:

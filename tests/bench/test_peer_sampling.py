@@ -13,6 +13,7 @@ SETTINGS = {
     "dry": SamplingParams(dry_multiplier=0.8, dry_base=2, dry_penalty_last_n=-1),
     "no breakers": SamplingParams(dry_multiplier=0.8, dry_sequence_breakers=()),
     "xtc": SamplingParams(xtc_probability=0.5, xtc_threshold=0.2),
+    "by the spread": SamplingParams(top_n_sigma=1.5, dynatemp_range=0.4, dynatemp_exponent=2),
     "others": SamplingParams(
         temperature=0, typical_p=0.5, repeat_penalty=1.2, presence_penalty=0.1, penalty_window=-1
     ),
@@ -51,6 +52,12 @@ def test_a_command_line_has_the_settings_in_llama_cpps_options() -> None:
     }
     xtc = command_words(SETTINGS["xtc"], 512)
     assert xtc[-4:] == ["--xtc-probability", "0.5", "--xtc-threshold", "0.2"]
+    spread = command_words(SETTINGS["by the spread"], 512)
+    assert spread[-6:] == [
+        *("--dynatemp-range", "0.4"),
+        *("--dynatemp-exp", "2"),
+        *("--top-n-sigma", "1.5"),
+    ]
     dry = command_words(SETTINGS["dry"], 512)
     assert dry[dry.index("--dry-penalty-last-n") + 1] == "512"
     assert [dry[at + 1] for at, word in enumerate(dry) if word == "--dry-sequence-breaker"] == [

@@ -218,6 +218,8 @@ SHAPES = {
     "untruncated": {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
     "nucleus of everything": {"temperature": 1.2, "top_k": 0, "top_p": 0.8},
     "typical": {"temperature": 0.9, "typical_p": 0.5},
+    "top-n-sigma": {"temperature": 1.5, "top_n_sigma": 1.0, "top_k": 0, "top_p": 1.0},
+    "dynamic temperature": {"temperature": 1.0, "dynatemp_range": 0.9, "dynatemp_exponent": 0.7},
     "penalties": {"repeat_penalty": 1.3, "frequency_penalty": 0.3, "penalty_window": 20},
     "whole text penalised": {"presence_penalty": 0.8, "penalty_window": -1},
     "bias": {"logit_bias": {269: -5.0, 200: 3.0, 30: float("-inf")}},

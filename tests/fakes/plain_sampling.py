@@ -3,6 +3,8 @@
 This is what the quick filters and the quick search for the winner must equal, bit for bit.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,9 +46,14 @@ def plain_distribution(row: Row, params: SamplingParams) -> Distribution:
         best = int(row.argmax())
         return Distribution(row[[best]], np.array([best]), 1.0)
     ids = np.argsort(-row, kind="stable")
+    sigmas = float(np.float32(params.top_n_sigma))
+    if sigmas:
+        possible = row[row > -np.inf].astype(np.float64)
+        least = np.float32(float(row.max()) - sigmas * float(possible.std()))
+        ids = ids[row[ids] >= least]
     if whole and typical_p == 1 and top_p == 1:
-        ids = np.arange(row.size)
-    elif whole and typical_p == 1:
+        ids = np.sort(ids)
+    elif whole and typical_p == 1 and not sigmas:
         ids = ids[: top_p_count(row, ids, top_p)]
         # Within the first guess they are sorted, beyond it they stand by id.
         ids = ids if ids.size <= 1024 else as_levels(row, ids)
@@ -63,7 +70,21 @@ def plain_distribution(row: Row, params: SamplingParams) -> Distribution:
     if params.temperature == 0:
         best = int(np.lexsort((ids, -row[ids]))[0])
         return Distribution(row[ids[[best]]], ids[[best]], 1.0)
-    return Distribution(row[ids], ids, params.temperature)
+    return Distribution(row[ids], ids, plain_temperature(row[ids], params))
+
+
+def plain_temperature(logits: Row, params: SamplingParams) -> float:
+    """By the entropy of what is left, where the temperature is dynamic."""
+    possible = logits[logits > -np.inf].astype(np.float64)
+    if not params.dynatemp_range or possible.size == 1:
+        return params.temperature
+    weights = np.exp(possible - possible.max())
+    p = weights / weights.sum()
+    entropy = -sum(each * math.log(each) for each in p.tolist() if each)
+    lowest = max(0.0, params.temperature - params.dynatemp_range)
+    highest = params.temperature + params.dynatemp_range
+    share = min(1.0, entropy / math.log(possible.size))
+    return float(lowest + (highest - lowest) * share**params.dynatemp_exponent)
 
 
 def top_p_count(row: Row, order: Ids, top_p: np.float32) -> int:

@@ -7,6 +7,7 @@ is below its own error there. The tests bound the share of the cases left out.
 """
 
 import ctypes
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,8 +97,14 @@ def llama_adjusted(logits: Row, chosen: SamplingParams, recent: Sequence[int]) -
 
 
 def llama_filtered(adjusted: Row, chosen: SamplingParams) -> Dense:
+    kept = applied(
+        candidates(adjusted), llama_cpp.llama_sampler_init_top_n_sigma(chosen.top_n_sigma)
+    )
+    if chosen.top_n_sigma:
+        # There they stay as tokens without a probability, which typical-p cannot count.
+        kept = kept[kept["logit"] > -np.inf]
     left = applied(
-        candidates(adjusted),
+        kept,
         llama_cpp.llama_sampler_init_top_k(chosen.top_k),
         llama_cpp.llama_sampler_init_typical(chosen.typical_p, 1),
         llama_cpp.llama_sampler_init_top_p(chosen.top_p, 1),
@@ -107,7 +114,24 @@ def llama_filtered(adjusted: Row, chosen: SamplingParams) -> Dense:
     )
     tempered = applied(left, llama_cpp.llama_sampler_init_temp(chosen.temperature))
     logits = left["logit"].astype(np.float64)
-    if chosen.temperature == 0:
+    if chosen.dynatemp_range and chosen.temperature:
+        # It counts tokens that are forbidden.
+        left = left[left["logit"] > -np.inf]
+        logits = left["logit"].astype(np.float64)
+        wanted = dynamic_temperature(logits, chosen)
+        tempered = applied(
+            left,
+            llama_cpp.llama_sampler_init_temp_ext(
+                chosen.temperature, chosen.dynatemp_range, chosen.dynatemp_exponent
+            ),
+        )
+        if left.size > 1:
+            # It has sorted them. The largest difference tells best what it has divided by.
+            spread, divided = np.ptp(logits), np.ptp(tempered["logit"].astype(np.float64))
+            if spread > 0.1 and np.isfinite(divided):
+                assert spread / divided == pytest.approx(wanted, rel=2e-3, abs=1e-3)
+        logits = logits / wanted
+    elif chosen.temperature == 0:
         logits = tempered["logit"].astype(np.float64)
     else:
         # The division itself is checked to the bit, then done again without float32's rounding,
@@ -127,13 +151,15 @@ def llama_filtered(adjusted: Row, chosen: SamplingParams) -> Dense:
 class Exact:
     """ids: in order of their logits. gap: the least distance of a probability mass, a typical-p
     score or a min-p logit from where a cut would go the other way. rounding: about how far off
-    llama.cpp's float32 sums are in those quantities. ties: whether a cut separates equal logits."""
+    llama.cpp's float32 sums are in those quantities. ties: whether a cut separates equal logits.
+    unsure: whether those sums decide what top-n-sigma keeps."""
 
     ids: NDArray[np.intp]
     logits: Dense
     gap: float = np.inf
     rounding: float = 0.0
     ties: bool = False
+    unsure: bool = False
 
     def keep(self, order: NDArray[np.intp], count: int) -> None:
         if count < order.size:
@@ -152,6 +178,21 @@ class Exact:
             self.rounding = max(self.rounding, np.abs(mass - np.cumsum(each[order]))[cut].max())
         self.near(mass[cut.start : min(count, mass.size - 1)] - wanted)
         self.keep(order, count)
+
+    def top_n_sigma(self, sigmas: np.float32) -> None:
+        if not sigmas:
+            return
+        possible = self.logits[self.logits > -np.inf]
+        deviation = np.sqrt(np.square(possible - possible.mean()).mean())
+        least = possible[0] - sigmas * deviation
+        # As llama.cpp adds them up.
+        row = possible[np.argsort(self.ids[: possible.size])].astype(np.float32)
+        mean = np.cumsum(row)[-1] / np.float32(row.size)
+        theirs = np.sqrt(np.cumsum(np.square(row - mean))[-1] / row.size)
+        distances = np.abs(possible - least) - np.spacing(np.float32(abs(least)))
+        self.near(np.maximum(distances, 0))
+        self.unsure |= bool(distances.min() <= 4 * sigmas * abs(theirs - deviation))
+        self.keep(np.arange(self.ids.size), int((self.logits >= least).sum()))
 
     def top_k(self, k: int) -> None:
         if k > 0:
@@ -192,12 +233,27 @@ class Exact:
             self.ties |= bool(self.logits[first - 1] == self.logits[first])
             self.ids, self.logits = self.ids[first:], self.logits[first:]
 
-    def dense(self, n_vocab: int, temperature: float) -> Dense:
+    def dense(self, n_vocab: int, chosen: SamplingParams) -> Dense:
+        temperature = chosen.temperature
+        if temperature and chosen.dynatemp_range:
+            temperature = dynamic_temperature(self.logits, chosen)
         if temperature == 0:
             self.keep(np.arange(self.ids.size), 1)
         full = np.zeros(n_vocab)
         full[self.ids] = probabilities(self.logits / (temperature or 1))
         return full
+
+
+def dynamic_temperature(logits: Dense, chosen: SamplingParams) -> float:
+    """The temperature of the tokens that are left, of which some may be forbidden."""
+    p = probabilities(logits[logits > -np.inf])
+    if p.size == 1:
+        return chosen.temperature
+    entropy = -sum(each * math.log(each) for each in p.tolist() if each > 0)
+    lowest = max(0.0, chosen.temperature - chosen.dynatemp_range)
+    highest = chosen.temperature + chosen.dynatemp_range
+    share = min(1.0, entropy / math.log(p.size))
+    return float(lowest + (highest - lowest) * share**chosen.dynatemp_exponent)
 
 
 def probabilities(logits: Dense) -> Dense:
@@ -221,6 +277,7 @@ def typical_scores(each: NDArray[Any]) -> NDArray[Any]:
 def exact(adjusted: Row, chosen: SamplingParams) -> Exact:
     order = np.argsort(-adjusted, kind="stable")
     found = Exact(order, adjusted[order].astype(np.float64))
+    found.top_n_sigma(np.float32(chosen.top_n_sigma))
     found.top_k(chosen.top_k)
     found.typical(np.float32(chosen.typical_p))
     found.top_p(np.float32(chosen.top_p))
@@ -247,13 +304,13 @@ class Tally:
         assert np.array_equal(logits, before, equal_nan=True)
         adjusted = llama_adjusted(logits, chosen, recent)
         found = exact(adjusted, chosen)
-        wanted = found.dense(logits.size, chosen.temperature)
+        wanted = found.dense(logits.size, chosen)
         case = (logits.size, chosen, recent, found)
         self.cases += 1
         if found.gap > TOO_CLOSE:
             self.with_exact += 1
             assert distance(ours, wanted, found.ties) <= TOLERANCE, case
-        if found.gap > TOO_CLOSE + 4 * found.rounding:
+        if found.gap > TOO_CLOSE + 4 * found.rounding and not found.unsure:
             self.with_llama += 1
             theirs = llama_filtered(adjusted, chosen)
             assert distance(ours, theirs, found.ties) <= TOLERANCE, case
@@ -299,6 +356,19 @@ MANY = [
     {"xtc_probability": 1.0, "xtc_threshold": 0.6, "top_k": 40},
     {"xtc_probability": 1.0, "top_k": 40, "typical_p": 0.9, "top_p": 0.95, "min_p": 0.02},
     {"xtc_probability": 1.0, "temperature": 0.0},
+    {"top_n_sigma": 1.0},
+    {"top_n_sigma": 0.1, "temperature": 1.5},
+    {"top_n_sigma": 2.5, "top_k": 20, "typical_p": 0.8},
+    {"top_n_sigma": 2.0, "top_k": 40, "top_p": 0.9, "min_p": 0.05, "temperature": 0.8},
+    {"top_n_sigma": 3.0, "top_p": 0.9},
+    {"top_n_sigma": 1e9, "top_p": 0.5},
+    {"top_n_sigma": 0.5, "temperature": 0.0, "typical_p": 0.5},
+    {"dynatemp_range": 0.5},
+    {"dynatemp_range": 2.0, "temperature": 0.7},
+    {"dynatemp_range": 0.3, "dynatemp_exponent": 2.5, "top_k": 40, "top_p": 0.95},
+    {"dynatemp_range": 0.3, "dynatemp_exponent": 0.0, "min_p": 0.02},
+    {"dynatemp_range": 0.8, "temperature": 0.8, "top_n_sigma": 1.0, "xtc_probability": 1.0},
+    {"dynatemp_range": 0.5, "temperature": 0.0},
 ]
 SCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 12.0)
 
@@ -346,6 +416,9 @@ def random_params(rng: np.random.Generator, n_vocab: int) -> SamplingParams:
         logit_bias=dict(zip(tokens.tolist(), biases.tolist(), strict=True)),
         xtc_probability=maybe(0, 1),
         xtc_threshold=float(rng.choice([0.001, 0.02, 0.1, 0.3, 0.5, 0.51])),
+        top_n_sigma=maybe(0, rng.uniform(0.05, 4)),
+        dynatemp_range=maybe(0, rng.uniform(0.05, 2)),
+        dynatemp_exponent=float(rng.choice([0.5, 1, 3])),
     )
 
 
@@ -373,6 +446,8 @@ RATIOS = st.one_of(st.just(1.0), st.floats(0.01, 1.0))
     typical_p=RATIOS,
     min_p=st.one_of(st.just(0.0), st.floats(0.001, 1.0)),
     temperature=st.sampled_from([0.0, 0.01, 0.5, 1.0, 5.0]),
+    dynatemp_range=st.sampled_from([0.0, 0.3, 2.0]),
+    top_n_sigma=st.sampled_from([0.0, 0.5, 1.0, 2.5]),
     repeat_penalty=st.sampled_from([1.0, 0.8, 1.1, 2.0]),
     xtc_probability=st.sampled_from([0.0, 1.0]),
     xtc_threshold=st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.7]),

@@ -11,6 +11,9 @@ from localspec.sampling.params import SamplingParams
 
 FLOATS = (
     "temperature",
+    "dynatemp_range",
+    "dynatemp_exponent",
+    "top_n_sigma",
     "top_p",
     "min_p",
     "typical_p",
@@ -23,6 +26,9 @@ FLOATS = (
 def test_defaults_are_those_of_llama_cpp() -> None:
     assert dataclasses.asdict(SamplingParams()) == {
         "temperature": 0.8,
+        "dynatemp_range": 0.0,
+        "dynatemp_exponent": 1.0,
+        "top_n_sigma": 0.0,
         "top_k": 40,
         "top_p": 0.95,
         "min_p": 0.05,
@@ -48,6 +54,9 @@ def test_defaults_are_those_of_llama_cpp() -> None:
     [
         *((name, value) for name in FLOATS for value in (math.nan, math.inf, -math.inf)),
         ("temperature", -0.1),
+        ("dynatemp_range", -0.1),
+        ("dynatemp_exponent", -1.0),
+        ("top_n_sigma", -1.0),
         ("top_k", -1),
         ("top_p", 0.0),
         ("top_p", -0.5),

@@ -51,6 +51,8 @@ def row_of(*, seed: int, **chosen: Any) -> Row:
     top_p=st.one_of(st.just(1.0), st.floats(0.01, 1.0)),
     min_p=st.one_of(st.just(0.0), st.floats(0.001, 1.0)),
     typical_p=st.one_of(st.just(1.0), st.just(1.0), st.floats(0.1, 1.0)),
+    top_n_sigma=st.one_of(st.just(0.0), st.floats(0.1, 4.0)),
+    dynatemp_range=st.one_of(st.just(0.0), st.floats(0.1, 4.0)),
     temperature=st.sampled_from([0.0, 1e-6, 0.8, 1.0, 50.0]),
 )
 def test_filters_keep_the_same_tokens_in_the_same_order(
@@ -59,19 +61,27 @@ def test_filters_keep_the_same_tokens_in_the_same_order(
     top_p: float,
     min_p: float,
     typical_p: float,
+    top_n_sigma: float,
+    dynatemp_range: float,
     temperature: float,
     **chosen: Any,
 ) -> None:
     row = row_of(**chosen)
     params = SamplingParams(
-        top_k=top_k, top_p=top_p, min_p=min_p, typical_p=typical_p, temperature=temperature
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        typical_p=typical_p,
+        top_n_sigma=top_n_sigma,
+        dynatemp_range=dynatemp_range,
+        temperature=temperature,
     )
     found, wanted = distribution(row, params), plain_distribution(row, params)
     ids = np.arange(row.size) if found.ids is None else found.ids
     assert np.array_equal(ids, wanted.ids)
     assert np.array_equal(found.logits, wanted.logits)
     assert found.logits.dtype == np.float32
-    assert found.temperature == wanted.temperature
+    assert found.temperature == pytest.approx(wanted.temperature, rel=1e-9)
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

@@ -87,7 +87,9 @@ def test_prompts_of_tokens_of_texts_and_of_both(strict: Served, alone: Engine) -
         mixed["content"]
         == alone.generate([*tokens[:-1], *alone.tokenize(end, add_special=False)], **SETTINGS).text
     )
-    several = completed(strict, prompt=[PROMPT, tokens, "x"])
+    # llama-server's form of a prompt beside pictures, of which there are none.
+    assert completed(strict, prompt={"prompt_string": PROMPT})["content"] == wanted
+    several = completed(strict, prompt=[{"prompt_string": PROMPT}, tokens, "x"])
     assert [each["index"] for each in several] == [0, 1, 2]
     other = alone.generate("x", **SETTINGS).text
     assert [each["content"] for each in several] == [wanted, wanted, other]
@@ -225,7 +227,8 @@ def test_what_a_client_for_many_servers_sends(strict: Served) -> None:
     asked = {
         "max_new_tokens": 24, "max_tokens": 24, "typical": 1, "typical_p": 1, "skew": 0, "tfs": 1,
         "top_a": 0, "repetition_penalty": 1.1, "rep_pen": 1.1, "rep_pen_range": 0, "min_tokens": 0,
-        "add_bos_token": True, "smoothing_factor": 0, "smoothing_curve": 1, "stopping_strings": [],
+        "add_bos_token": True, "smoothing_factor": 0, "no_repeat_ngram_size": 0,
+        "length_penalty": 1, "use_beam_search": False, "smoothing_curve": 1, "stopping_strings": [],
         "truncation_length": 2048, "ban_eos_token": False, "skip_special_tokens": True,
         "mirostat_mode": 0, "mirostat": 0, "mirostat_tau": 5, "mirostat_eta": 0.1,
         "custom_token_bans": "", "banned_strings": [], "api_type": "llamacpp", "sampler_order": [6],
@@ -284,7 +287,8 @@ def test_drafts_change_nothing(strict: Served, temperature: float) -> None:
         ({"prompt": 3}, "prompt is 3; it must be a text"),
         ({"prompt": []}, "prompt is []"),
         ({"prompt": [[]]}, "prompt is [[]]"),
-        ({"prompt": {"prompt_string": "a"}}, "it must be a text"),
+        ({"prompt": {"prompt_string": "a", "multimodal_data": ["x"]}}, "it must be a text"),
+        ({"prompt": {"prompt_string": 3}}, "it must be a text"),
         ({"prompt": [True, 1]}, "it must be a text"),
         ({"prompt": [1, 10**9]}, "token"),
         ({"prompt": ["x"] * 65}, "there are 65 prompts; send 64 at most"),

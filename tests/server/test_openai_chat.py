@@ -206,6 +206,22 @@ def test_several_answers_share_their_prompt(client: OpenAI, served: Served) -> N
     assert cached() - before >= 2 * (read - 1)
 
 
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
+def test_what_is_said_of_several_answers_is_of_all(served: Served, path: str) -> None:
+    asked = {"n": 3, "seed": 5, "temperature": 1, "localspec": {"depth": 4}, "max_tokens": 12}
+    body = {**asked, "messages": QUESTION} if "chat" in path else {**asked, "prompt": "How do I"}
+    answer = served.post(f"/v1/{path}", body).json()
+    drafts, usage = answer["metrics"]["speculative_decoding"], answer["usage"]
+    details = usage["completion_tokens_details"]
+    assert usage["completion_tokens"] > asked["max_tokens"]
+    assert answer["timings"]["predicted_n"] == usage["completion_tokens"]
+    assert answer["timings"]["draft_n"] == drafts["num_draft_tokens"]
+    assert drafts["num_accepted_draft_tokens"] == details["accepted_prediction_tokens"]
+    refused = drafts["num_draft_tokens"] - drafts["num_accepted_draft_tokens"]
+    assert refused == details["rejected_prediction_tokens"]
+    assert sum(drafts["acceptance_histogram"]) == drafts["num_spec_steps"]
+
+
 def test_histories_with_oddities(client: OpenAI) -> None:
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1, "y'}}
     odd: list[list[dict[str, Any]]] = [

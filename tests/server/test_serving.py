@@ -141,6 +141,11 @@ def test_other_paths(served: Served) -> None:
     body = {"messages": [{"role": "user", "content": "tar"}]}
     prompt = served.post("/apply-template", body).json()["prompt"]
     assert prompt == "<|im_start|>user\ntar<|im_end|>\n<|im_start|>assistant\n"
+    counted = served.post("/v1/chat/completions/input_tokens", body).json()
+    whole = served.post("/v1/chat/completions", {**body, "max_tokens": 1}).json()
+    assert counted["input_tokens"] == whole["usage"]["prompt_tokens"]
+    answer = served.post("/responses", {"input": "tar", "max_output_tokens": 1}).json()
+    assert answer["usage"]["input_tokens"] == counted["input_tokens"]
     (model,) = served.get("/v1/models").json()["data"]
     assert served.get(f"/v1/models/{model['id']}").json()["id"] == model["id"]
     assert str(Path.home()) not in served.get("/props").text

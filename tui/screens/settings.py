@@ -41,6 +41,9 @@ _USUAL = {
 }
 _RARE = {
     "typical_p": "1 (off)",
+    "top_n_sigma": "0 (off)",
+    "dynatemp_range": "0 (off)",
+    "dynatemp_exponent": "1",
     "repeat_penalty": "1 (off)",
     "frequency_penalty": "0 (off)",
     "presence_penalty": "0 (off)",
