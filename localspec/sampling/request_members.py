@@ -6,7 +6,7 @@ from localspec.sampling.params import SamplingParams
 
 
 def request_members(params: SamplingParams) -> dict[str, Any]:
-    """The members that say how tokens are drawn. Of samplers that no GGUF can set, those that are on."""
+    """The members that say how tokens are drawn; some only where they are on."""
     members: dict[str, Any] = {
         "temperature": params.temperature,
         "top_k": params.top_k,
