@@ -10,6 +10,7 @@ from localspec.errors import InvalidValueError
 from localspec.sampling.params import SamplingParams
 from localspec.speculation.draft import MAX_DEPTH
 from localspec.speculation.rules import Rule, rule_named
+from localspec.utils.format import as_json
 from localspec.utils.option_types import type_fields, typed, whole_number
 
 DEFAULT_MAX_TOKENS = 256
@@ -185,8 +186,9 @@ def _schema_text(schema: object) -> str:
     if not isinstance(schema, Mapping):
         pydantic = hasattr(schema, "model_json_schema")
         way_out = "; take its model_json_schema()" if pydantic else ""
+        given = as_json(schema)
         raise InvalidValueError(
-            f"schema is {schema!r:.60}; it must be a JSON schema, as a text or a dict{way_out}"
+            f"schema is {given:.60}; it must be a JSON schema, as a text or a dict{way_out}"
         )
     try:
         return json.dumps({**schema})
@@ -204,13 +206,13 @@ def as_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
             return {"schema": schema}
         case {"type": "json_object"}:
             return {"schema": {"type": "object"}}
-        case {"type": "json_schema", "json_schema": {"schema": schema}} | {
+        case {"type": "json_schema", "json_schema": {"schema": Mapping() | str() as schema}} | {
             "type": "json_schema",
-            "schema": schema,
+            "schema": Mapping() | str() as schema,
         }:
             return {"schema": schema}
     raise InvalidValueError(
-        f"response_format is {response_format!r:.80}; its type is text, json_object, or "
+        f"response_format is {as_json(response_format):.80}; its type is text, json_object, or "
         "json_schema with json_schema.schema"
     )
 

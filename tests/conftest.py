@@ -62,7 +62,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         # Tests load models without the loader, which would do this, on any build there is.
         check_extra_buffers()
         # What it says of a build that crashes is not what other tests are about.
-        patch.setattr(extra_buffers, "notes", tuple)
+        patch.setattr(extra_buffers, "warnings", tuple)
         yield
 
 

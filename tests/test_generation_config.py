@@ -56,7 +56,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"schema": {"type": "object"}, "response_format": {"type": "json_object"}},
         "both a schema and a response_format",
     ),
-    ({"response_format": {"type": "json_schema"}}, "response_format is {'type': 'json_schema'}"),
+    ({"response_format": {"type": "json_schema"}}, 'response_format is {"type": "json_schema"}'),
     ({"temprature": 1}, "no setting 'temprature'"),
 ]
 

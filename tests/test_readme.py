@@ -11,6 +11,9 @@ from pathlib import Path
 import click
 import pytest
 from fakes.tiny import tiny_model
+from platformdirs.api import PlatformDirsABC
+from platformdirs.macos import MacOS
+from platformdirs.unix import Unix
 
 from localspec.cli.main import localspec
 
@@ -123,3 +126,18 @@ def test_two_commands_and_the_second_is_the_one_ci_runs() -> None:
     assert commands[1].endswith("pytest -n auto")
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert "python3 -m venv .*pytest" in ci
+
+
+@pytest.mark.parametrize("system", [Unix, MacOS])
+def test_what_to_delete_when_uninstalling(
+    system: type[PlatformDirsABC], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CONFIG", "DATA", "CACHE"):
+        monkeypatch.delenv(f"XDG_{name}_HOME", raising=False)
+    folders = system("localspec", appauthor=False)
+    own = [folders.user_config_path, folders.user_data_path, folders.user_cache_path]
+    for folder in own:
+        assert f"`~/{folder.relative_to(Path.home()).as_posix()}`" in README
+    if system is Unix:
+        names = (f"~/{folder.relative_to(Path.home()).as_posix()}" for folder in own)
+        assert f"rm -r {' '.join(names)}\n" in README

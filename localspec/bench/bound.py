@@ -51,11 +51,10 @@ class Bound:
     @property
     def lines(self) -> list[str]:
         """What it says, for people."""
-        first, *others = clairvoyant_lines(self.clairvoyant)
-        doubts = doubt(self.clairvoyant)
         measured = f"auto {self.auto:.2f} x plain over all tokens (the table has the median)"
-        indented = [f"  {line}" for line in (*others, doubts) if line]
-        return [f"{self.set}: {measured}; {first}", *indented]
+        doubts = doubt(self.clairvoyant)
+        first, *others = [doubts] if doubts else clairvoyant_lines(self.clairvoyant)
+        return [f"{self.set}: {measured}; {first}", *(f"  {line}" for line in others)]
 
     def as_dict(self) -> dict[str, Any]:
         """What it says, for programs."""

@@ -14,6 +14,7 @@ from localspec.engine.prompt import TextPrompt
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelLoadError
 from localspec.gguf.heads import MTP
 from localspec.gguf.reader import read_header
+from localspec.llama import extra_buffers
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.memory.estimate import default_context
 from localspec.models import registry
@@ -79,7 +80,8 @@ class LoadedSweep:
             for note in next(iter(engines), self.plain).notes
             if all(note in notes for notes in of_each)
         ]
-        return [*dict.fromkeys([*self.plain.notes, *shared]), *self.left_out]
+        of_build = extra_buffers.warnings()  # figures depend on it
+        return [*dict.fromkeys([*of_build, *self.plain.notes, *shared]), *self.left_out]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from localspec.gguf.check import check_generative
 from localspec.llama.context_params import CHUNK
 from localspec.models.locate import locate
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
+from localspec.utils.format import printable
 from localspec.utils.text_file import decode_text
 
 # Of the engine's own text, which a trial of widths may use.
@@ -109,7 +110,8 @@ def audit_command(
         output.data(_report_text(report, names))
     if report.has_bug:
         raise ExactnessError(
-            "the text is not the one its seed gives; please report this, with FILE"
+            "the text is not the one its seed gives; please report this, with what "
+            "localspec generate --json wrote"
         )
 
 
@@ -125,8 +127,9 @@ def _generated(
 
 
 def _read(file: BinaryIO) -> Mapping[str, Any]:
-    # A stream that stands for stdin may have no name.
-    name = getattr(file, "name", "standard input")
+    # The stream that stands for stdin has no name, or is called <stdin>.
+    named = getattr(file, "name", "<stdin>")
+    name = "standard input" if named == "<stdin>" else printable(str(named))
     try:
         # The last line: that is the whole record with --stream --json too.
         text = decode_text(read_stream(file, MOST_TEXT_BYTES, name))
@@ -135,11 +138,11 @@ def _read(file: BinaryIO) -> Mapping[str, Any]:
         raise InvalidValueError(f"{name} cannot be read: {error.strerror or error}") from error
     except (ValueError, IndexError, RecursionError) as error:
         raise InvalidValueError(
-            f"{name} holds no JSON; write it with: localspec generate --json ... > FILE"
+            f"{name} holds no JSON; localspec generate --json writes it"
         ) from error
     if not isinstance(record, Mapping) or not record.keys() >= _KEYS:
         raise InvalidValueError(
-            f"{name} is not a record of localspec; write it with: localspec generate --json"
+            f"{name} is not a record of localspec; localspec generate --json writes it"
         )
     return record
 

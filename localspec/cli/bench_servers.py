@@ -59,7 +59,7 @@ def measure_servers(
     """
     report, servers, load = _prepared(choice, peer, runtime, settings, users)
     check(report)
-    for line in extra_buffers.notes():
+    for line in extra_buffers.warnings():
         note(f"{line}; {PEER} is started with {NO_REPACK}")
     left_out: list[str] = []
 

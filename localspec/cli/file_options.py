@@ -4,10 +4,12 @@ from pathlib import Path
 
 import click
 
+from localspec.cli.options import Command, stacked
 from localspec.errors import InvalidValueError
 from localspec.loading.copied_texts import read_texts
 from localspec.loading.given_template import read_template
 from localspec.utils.format import printable
+from localspec.utils.text_file import read_text_file
 
 
 def _copied_texts(context: click.Context, files: tuple[str, ...]) -> tuple[str, ...]:
@@ -50,3 +52,46 @@ chat_template_option = click.option(
 
 def _template(path: str) -> str | None:
     return None if path == "model" else read_template(Path(path), "--chat-template")
+
+
+def constraint_options(command: Command) -> Command:
+    """Add --grammar and --schema; the command gets the text of the grammar or the schema."""
+    return stacked(
+        click.option(
+            "--grammar",
+            metavar="FILE",
+            callback=lambda _context, _option, path: path and _grammar(path),
+            help="The text must satisfy this grammar: GBNF, or Lark if it begins with %llguidance.",
+        ),
+        click.option(
+            "--schema",
+            metavar="FILE|JSON",
+            callback=lambda _context, _option, value: value and _schema(value),
+            help="The text must be JSON that satisfies this JSON schema.",
+        ),
+    )(command)
+
+
+def _grammar(path: str) -> str:
+    text = read_text_file("--grammar", Path(path), "name a file that holds a grammar")
+    return _checked_file(path, grammar=text)
+
+
+def _schema(value: str) -> str:
+    if value.lstrip().startswith("{"):
+        return value
+    remedy = "name a file, or write the schema itself: {...}"
+    return _checked_file(value, schema=read_text_file("--schema", Path(value), remedy))
+
+
+def _checked_file(path: str, **constraint: str) -> str:
+    """Return the grammar or schema of a file. Raises InvalidValueError that names the file."""
+    # `--help` must not wait for this import.
+    from localspec.generation_config import GenerationConfig
+
+    try:
+        GenerationConfig.of(**constraint)
+    except InvalidValueError as error:
+        raise InvalidValueError(f"{printable(path)}: {error}") from error
+    [text] = constraint.values()
+    return text

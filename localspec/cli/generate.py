@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from localspec.cli.file_options import chat_template_option, copy_from_option
+from localspec.cli.file_options import chat_template_option, constraint_options, copy_from_option
 from localspec.cli.generate_output import (
     Decisions,
     cut_line,
@@ -19,7 +19,6 @@ from localspec.cli.generate_output import (
 )
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
-    constraint_options,
     model_options,
     pop_runtime_options,
     sampling_options,
@@ -47,7 +46,8 @@ _NO_LIMIT = 2**31 - 1
     "-n",
     "--max-tokens",
     type=int,
-    help="Longest answer, in tokens. [default: the rest of the context; "
+    callback=lambda _context, _option, value: _longest(value),
+    help="Longest answer, in tokens; -1: the rest of the context. [default: -1; "
     f"{DEFAULT_MAX_TOKENS} for a text that is continued]",
 )
 @click.option("--min-tokens", type=int, help="Shortest answer, in tokens. [default: 0]")
@@ -126,7 +126,7 @@ def generate(
     output = Output(color=color)
     # A wrong value is refused before a model is loaded, which can take a while.
     longest = options["max_tokens"]
-    GenerationConfig.of(**{**options, "max_tokens": _NO_LIMIT if longest is None else longest})
+    GenerationConfig.of(**{**options, "max_tokens": longest or _NO_LIMIT})
     _require_budget_fits(thinking_budget, options)
     if system and chat is False:
         raise InvalidValueError("--system is for chats, and --raw continues a text; leave one out")
@@ -143,7 +143,7 @@ def generate(
     with engine:
         cancel = threading.Event()
         asked = as_prompt(engine, text, chat, system=system, think=think)
-        if longest is None and isinstance(asked, Chat):
+        if longest == _NO_LIMIT or (longest is None and isinstance(asked, Chat)):
             options["max_tokens"] = engine.context
         running = ReasonedText(
             engine,
@@ -174,6 +174,15 @@ def generate(
     for note in (*news, *_last_notes(engine, running, stats=stats, hides=hides)):
         output.note(note)
     return INTERRUPTED if running.stop_reason == "cancelled" else 0
+
+
+def _longest(asked: int | None) -> int | None:
+    """Return the limit of `-n`; -1 is none, as in llama.cpp's programs."""
+    if asked is not None and asked < 1 and asked != -1:
+        raise InvalidValueError(
+            f"max_tokens is {asked}; it must be 1 or more, or -1 for the rest of the context"
+        )
+    return _NO_LIMIT if asked == -1 else asked
 
 
 def _first_notes(engine: Engine, running: ReasonedText, *, bundled: bool) -> Iterator[str]:

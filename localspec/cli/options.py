@@ -1,7 +1,6 @@
 """Options that several commands share."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -9,7 +8,6 @@ import click
 from localspec.cli.rope_options import rope_options
 from localspec.errors import InvalidValueError
 from localspec.llama.placement import LOAD_MODES, SPLIT_MODES, parse_shares
-from localspec.utils.text_file import read_text_file
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -374,31 +372,3 @@ def _budget(value: int | None) -> int | None:
 def _breakers(values: Sequence[str]) -> list[str] | None:
     """None where none is named, and an empty list for `none`, as in llama.cpp's programs."""
     return [value for value in values if value != "none"] if values else None
-
-
-def constraint_options(command: Command) -> Command:
-    """Add --grammar and --schema; the command gets the text of the grammar or the schema."""
-    return stacked(
-        click.option(
-            "--grammar",
-            metavar="FILE",
-            callback=lambda _context, _option, path: path and _grammar(path),
-            help="The text must satisfy this grammar: GBNF, or Lark if it begins with %llguidance.",
-        ),
-        click.option(
-            "--schema",
-            metavar="FILE|JSON",
-            callback=lambda _context, _option, value: value and _schema(value),
-            help="The text must be JSON that satisfies this JSON schema.",
-        ),
-    )(command)
-
-
-def _grammar(path: str) -> str:
-    return read_text_file("--grammar", Path(path), "name a file that holds a grammar")
-
-
-def _schema(value: str) -> str:
-    if value.lstrip().startswith("{"):
-        return value
-    return read_text_file("--schema", Path(value), "name a file, or write the schema itself: {...}")

@@ -12,8 +12,9 @@ from localspec.cli.file_options import chat_template_option, copy_from_option
 from localspec.cli.options import model_options, pop_runtime_options
 from localspec.cli.output import Output
 from localspec.cli.settings import CommandDefaults
-from localspec.errors import InvalidValueError
+from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.models import registry
+from localspec.models.locate import reference_of
 from localspec.server.address import Address
 from localspec.server.child import Job
 from localspec.server.client_setup import CLIENTS
@@ -148,7 +149,10 @@ def serve(
     if setup:
         shown = alias[0] if alias else _shown_name(asked)
         printed = settings_of_client(setup, address.url, shown, key=bool(address.key))
-        Output(color=False).data(f"{printed}\n")
+        output = Output(color=False)
+        output.data(f"{printed}\n")
+        if asked and not alias and (unknown := _unknown(asked)):
+            output.note(f"{unknown} (the settings are right if the server has it)")
         return 0
     show_log(as_json=json_logs)
     request = ServeRequest(
@@ -190,6 +194,15 @@ def _key(file: Path | None) -> str | None:
         source = _KEY_VARIABLE if file is None else f"--api-key-file {file}"
         raise InvalidValueError(f"{source} holds no key; write one of ASCII characters into it")
     return key
+
+
+def _unknown(name: str) -> str:
+    """Return why a name means no model; empty for one that is known, though it is not here."""
+    try:
+        reference_of(name) if not Path(name).is_file() else None
+    except ModelNotFoundError as error:
+        return str(error)
+    return ""
 
 
 def _shown_name(asked: str | None) -> str:

@@ -137,6 +137,7 @@ def train_command(*, target: str, as_json: bool, report: str | None, **options: 
     output, page_file = Output(), PageFile("--report", report)
     if report and options["out"] and _is_same_file(report, options["out"]):
         raise InvalidValueError(f"--report {report}: -o names the same file; name another file")
+    model = locate(target)
     _require_torch()
     # Torch takes seconds to import, and only this command needs it.
     try:
@@ -145,7 +146,7 @@ def train_command(*, target: str, as_json: bool, report: str | None, **options: 
         output.note(stopped_text(0))
         return INTERRUPTED
 
-    request, cancel = _request(locate(target), **options), threading.Event()
+    request, cancel = _request(model, **options), threading.Event()
     progress = TrainingProgress()
     training = OwnTraining(request, progress, progress.say, cancel)
     with on_interrupt(cancel_first(cancel, lambda: training.abortable.is_running)):

@@ -28,14 +28,14 @@ def clairvoyant_lines(found: AgainstClairvoyant) -> list[str]:
 
 
 def doubt(found: AgainstClairvoyant) -> str:
-    """Return why the bound is not to be relied on; "" where nothing speaks against it."""
+    """Return why neither bound nor losses can be told; "" where nothing speaks against them."""
     losses = found.losses
     unlike = losses.by_reason.get(UNEXPECTED, 0.0) / losses.seconds
     if abs(unlike) < _UNLIKE and losses.share < _BEATEN:
         return ""
     return (
-        f"the bound is not to be relied on: steps took other times than learnt ({unlike:+.1%}), as "
-        "on a busy machine; what was measured is x plain"
+        "what the right drafts would gain cannot be told: steps took other times than learnt "
+        f"({unlike:+.1%}), as on a busy machine; measure again when it is quiet"
     )
 
 

@@ -15,9 +15,10 @@ from localspec.utils.stored_json import stored, try_to_store
 
 # Measured on a processor without AMX; docs/models.md has the table.
 _COST = "Q4_0 takes about 1.5 x as long, and prompts lose what AMX would gain"
-_KEY = "works"
-# Results by the name of their file, for where the cache cannot be written.
-_results: dict[str, bool] = {}
+# Whether this build works with them here, and whether a user was told that it does not.
+_WORKS, _TOLD = "works", "told"
+# What is known by the name of its file, for where the cache cannot be written.
+_results: dict[str, dict[str, bool]] = {}
 
 
 def usable() -> bool:
@@ -27,24 +28,27 @@ def usable() -> bool:
 
 def remembered() -> bool | None:
     """Return whether this build works with them on this processor; None if it was never tried."""
+    known = _known()
+    return known[_WORKS] if known else None
+
+
+def remember(*, works: bool, told: bool = False) -> None:
+    """Keep the result of a try for this process and later ones. told: whether a user knows it."""
     file = _file()
-    if file.name in _results:
-        return _results[file.name]
-    return stored(file, _works)
+    _results[file.name] = {_WORKS: works, _TOLD: told}
+    try_to_store(file, _results[file.name])
 
 
-def remember(*, works: bool) -> None:
-    """Keep the result of a try for this process and later ones."""
+def _known() -> dict[str, bool] | None:
     file = _file()
-    _results[file.name] = works
-    try_to_store(file, {_KEY: works})
+    return _results.get(file.name) or stored(file, _checked)
 
 
-def _works(record: Any) -> bool:
-    works = record[_KEY]
-    if not isinstance(works, bool):
+def _checked(record: Any) -> dict[str, bool]:
+    known = {_WORKS: record[_WORKS], _TOLD: record.get(_TOLD, False)}
+    if not all(isinstance(each, bool) for each in known.values()):
         raise TypeError("not a result")
-    return works
+    return known
 
 
 def cost() -> str | None:
@@ -53,6 +57,15 @@ def cost() -> str | None:
 
 
 def notes() -> tuple[str, ...]:
+    """Return `warnings()`, but only once: each later load would say it again."""
+    known = _known()
+    if known is None or known[_WORKS] or known[_TOLD]:
+        return ()
+    remember(works=False, told=True)
+    return warnings()
+
+
+def warnings() -> tuple[str, ...]:
     """Return a line with the cost of doing without them and the remedy; none if usable."""
     if not (lost := cost()):
         return ()

@@ -241,12 +241,15 @@ class _Blocks:
 
 
 def _parsed(text: str) -> JSON:
-    """The arguments of a call; of one that was cut short, none."""
+    """The arguments of a call. Of one that was cut short, a member holds them, which no tool has.
+
+    Its name is the one in Anthropic's page on fine-grained tool streaming.
+    """
     try:
         found = json.loads(text or "{}")
     except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        found = None
+    return found if isinstance(found, dict) else {"INVALID_JSON": text}
 
 
 def _continues(asked: TextRequest) -> bool:

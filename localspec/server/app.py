@@ -40,6 +40,7 @@ from localspec.server.native_answer import NativeAnswer
 from localspec.server.page import page
 from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
+from localspec.utils.similar_names import did_you_mean
 
 log = logging.getLogger("localspec.server")
 
@@ -182,10 +183,17 @@ async def _refused(request: Request, error: Any) -> Response:
 
 
 async def _not_found(request: Request, error: Any) -> Response:
-    message = f"{request.method} {request.url.path:.80} is not served here"
-    refused = ApiError(error.status_code, f"{message}; docs/serve.md lists the paths")
+    what = f"{request.method} {request.url.path:.80} is not served here"
+    refused = ApiError(error.status_code, f"{what}; {_way_out(request, error)}")
     refused.headers |= error.headers or {}  # such as Allow
     return await _refused(request, refused)
+
+
+def _way_out(request: Request, error: Any) -> str:
+    if allowed := (error.headers or {}).get("Allow"):
+        return f"use {allowed}"
+    known = [each.path for each in request.app.routes if "{" not in each.path]
+    return did_you_mean(request.url.path, known) or f"the paths are {', '.join(known)}"
 
 
 async def _failed(request: Request, error: Exception) -> Response:

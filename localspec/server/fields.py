@@ -1,10 +1,10 @@
 """Fields: reads the members of a JSON object that a client sent, each of its type."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from localspec.server.errors import ApiError
+from localspec.utils.format import as_json
 
 # A list of more objects is no conversation; reading it would hold up everybody.
 _MOST_OBJECTS = 16_384
@@ -111,10 +111,7 @@ class Fields:
 
     def wrong(self, name: str, wanted: str) -> ApiError:
         """The error of a member that is something else. wanted: what it must be."""
-        given = self.values.get(name)
-        # As it was sent: true, not Python's True.
-        value = repr(given) if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-        place = self._place(name)
+        place, value = self._place(name), as_json(self.values.get(name))
         return ApiError(400, f"{place} is {value:.60}; it must be {wanted}", param=place)
 
     def _typed(self, name: str, type_: type[_Value]) -> _Value | None:

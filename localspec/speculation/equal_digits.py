@@ -10,8 +10,8 @@ _MOST = 1 << 20
 Groups = tuple[tuple[int, ...], ...]
 _BESIDE = {
     None: "",
-    True: "; other texts in the cache do not change them",
-    False: "; other texts in the cache change their last digits",
+    True: "; other texts in the cache change none",
+    False: "; other texts in the cache change last digits",
 }
 
 
@@ -35,17 +35,16 @@ class EqualDigits:
         return len(self.groups) == 1
 
     def __str__(self) -> str:
-        """One line, such as `equal logits, bit for bit, in passes over 2-8 tokens`."""
+        """One line: whether drafts, which make passes wider, change digits of the scores."""
         equal = [_ranges(group) for group in self.groups if len(group) > 1]
         alone = _ranges(sorted(group[0] for group in self.groups if len(group) == 1))
-        if not equal:
-            line = f"logits differ in their last digits between passes over {alone} tokens"
+        effect = "change no digit" if self.by_width else "may change last digits"
+        if equal:
+            others = f", others over {alone}" if alone else ""
+            where = f"the same in passes over {', and over '.join(equal)} tokens{others}"
         else:
-            but = f", but not over {alone}" if alone else ""
-            line = (
-                f"equal logits, bit for bit, in passes over {', and over '.join(equal)} tokens{but}"
-            )
-        return line + _BESIDE[self.company]
+            where = f"others in each of the passes over {alone} tokens"
+        return f"drafts {effect} of scores (logits): {where}{_BESIDE[self.company]}"
 
     def as_dict(self) -> dict[str, Any]:
         """The finding, for JSON."""

@@ -1,5 +1,6 @@
 """Formatting of byte counts, times and foreign text for one line of output."""
 
+import json
 import re
 import time
 
@@ -49,6 +50,16 @@ def format_seconds(seconds: float) -> str:
 def counted(number: int, noun: str) -> str:
     """Return "1 user", "2 users" and the like."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def as_json(value: object) -> str:
+    """Return a value as JSON has it (true, not Python's True); a text is in Python's quotes."""
+    if isinstance(value, str):
+        return repr(value)
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):  # no JSON
+        return repr(value)
 
 
 def without_folder(line: str) -> str:

@@ -68,9 +68,9 @@ def test_a_record_that_powershell_wrote(record: dict[str, Any], tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no JSON"),
+        ("", "error: standard input holds no JSON; localspec generate --json writes it"),
         ("{", "holds no JSON"),
-        ("[1]", "not a record of localspec"),
+        ("[1]", "error: standard input is not a record of localspec; localspec generate --json"),
         ('{"text": "x"}', "not a record of localspec"),
         ('{"recipe": {}}', "not a record of localspec"),
     ],

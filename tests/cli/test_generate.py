@@ -412,6 +412,34 @@ def test_a_wrong_grammar_is_said_before_anything_is_loaded(
     assert message in done.err
 
 
+@pytest.mark.parametrize(
+    ("option", "text", "message"),
+    [
+        ("--grammar", 'root ::= "a', "grammar, line 1, column 12: unexpected end of input"),
+        ("--grammar", "%llguidance\nstart: x", "grammar"),
+        ("--schema", '{"type": "strin"}', "schema: Invalid type: strin"),
+        ("--schema", "nothing", "schema, line 1, column 1: Expecting value"),
+    ],
+)
+def test_a_wrong_file_of_a_grammar_is_named(
+    generate: Run, tmp_path: Path, option: str, text: str, message: str
+) -> None:
+    file = tmp_path / "wrong"
+    file.write_text(text)
+    done = generate(PROMPT, "-m", "nowhere.gguf", option, str(file))
+    assert (done.code, done.out) == (2, "")
+    (line,) = done.lines
+    assert line.startswith(f"localspec: error: {file}: {message}")
+
+
+def test_minus_one_is_the_rest_of_the_context(generate: Run) -> None:
+    done = generate(PROMPT, "-n", "-1", "--ctx", "64", "--ignore-eos", "--seed", "1", "--json")
+    assert done.code == 0, done.err
+    assert done.record["stop_reason"] in ("context", "length")
+    assert len(done.record["token_ids"]) > 32
+    assert "of 64 tokens is full" in done.err
+
+
 def test_an_option_without_effect_is_said_and_is_no_error(generate: Run) -> None:
     done = generate(
         PROMPT, "-n", "2", "--cpu-moe", "2", "--draft", "none", "--draft-device", "none"

@@ -105,7 +105,7 @@ def test_a_budget_that_leaves_no_room_for_an_answer(generate: Run, thinker: str)
     for other in (("--schema", "{}"), ("--json", "--logprobs", "0")):
         refused = generate("-m", "nowhere.gguf", "abc", "--thinking-budget", "6", *other)
         assert refused.code == 2 and "leave one of them out" in refused.err
-    for length in ("0", "-1"):
+    for length in ("0", "-2"):
         refused = generate("-m", "nowhere.gguf", "abc", "-n", length)
         assert refused.code == 2 and f"--max-tokens is {length}; it must be" in refused.err
     refused = generate("abc", "--thinking-budget", "-1")

@@ -47,6 +47,15 @@ def asked(target: Path, *sources: str) -> list[object]:
         return list(prompts_from(sources, target)(engine))
 
 
+def test_a_model_that_is_not_there_is_said_before_torch(
+    cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localspec.cli.train._require_torch", lambda: pytest.fail("too early"))
+    done = cli("train", "nosuch")
+    assert done.code == ModelNotFoundError.exit_code
+    assert "there is no model 'nosuch'" in done.err
+
+
 def test_without_torch_the_way_to_it(
     cli: Run, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from localspec.loading.load_check import check_extra_buffers, loadable_header
 from localspec.models import registry
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs signals")
-NOTES = extra_buffers.notes  # which other tests do without
+WARNINGS = extra_buffers.warnings  # which other tests do without
 PROMPT = "def fibonacci(n):"
 
 
@@ -36,7 +36,7 @@ PROMPT = "def fibonacci(n):"
 def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(extra_buffers, "_results", {})
-    monkeypatch.setattr(extra_buffers, "notes", NOTES)
+    monkeypatch.setattr(extra_buffers, "warnings", WARNINGS)
     # Children are real ones, which get a faulty library.
     monkeypatch.setattr(load_check, "run_smoke_test", run_smoke_test)
 
@@ -96,6 +96,19 @@ def test_the_note_on_the_crash_says_what_it_costs_and_what_to_do(
         [note] = [each for each in engine.notes if "llama.cpp" in each]
     assert "1.5 x" in note
     assert "localspec doctor" in note
+
+
+def test_the_crash_is_noted_at_the_first_load_alone(
+    faulty: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faulty()
+    check_extra_buffers()  # as `pull` does, which loads nothing
+    assert extra_buffers.notes() == extra_buffers.warnings() != ()
+    assert extra_buffers.notes() == ()
+    monkeypatch.setattr(extra_buffers, "_results", {})  # as in another process
+    assert extra_buffers.notes() == ()
+    assert extra_buffers.warnings()
+    assert not extra_buffers.usable()
 
 
 def test_a_healthy_library_is_tried_once(

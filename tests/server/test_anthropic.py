@@ -21,7 +21,7 @@ from localspec.server.anthropic_messages import _Blocks
 from localspec.server.fields import Fields
 from localspec.server.options import TextSettings
 from localspec.server.text_request import TextRequest
-from localspec.server.tool_calls import Text
+from localspec.server.tool_calls import Arguments, CallBegun, Text
 from localspec.stats import Stats
 
 MODEL = "terminal-9m-q8_0"
@@ -193,6 +193,24 @@ def test_the_client_raises_its_own_errors(claude: Anthropic, served: Served) -> 
         ask(claude, model="claude-9")
     answer = httpx.get(f"{served.url}/v1/messages")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ('{"path": "."}', {"path": "."}),
+        ("", {}),
+        ("{", {"INVALID_JSON": "{"}),
+        ('{"path": "/tm', {"INVALID_JSON": '{"path": "/tm'}),
+    ],
+)
+def test_a_call_that_is_cut_off_is_no_whole_one(written: str, read: Any) -> None:
+    blocks = _Blocks(continues=False)
+    for event in (CallBegun(0, "ls"), Arguments(0, written)):
+        _ = [*blocks.add(event)]
+    _ = [*blocks.end()]
+    [block] = blocks.blocks
+    assert (block["type"], block["input"]) == ("tool_use", read)
 
 
 @pytest.mark.parametrize("continues", [True, False])

@@ -109,6 +109,22 @@ def test_odd_names_and_keys(client: str) -> None:
         compile(text.partition("\n\n")[2], client, "exec")
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("qwen3-8b", ""),  # known, and not here
+        ("user/repo:Q8_0", ""),
+        ("quen3-8b", "there is no model 'quen3-8b'; did you mean qwen3-8b"),
+        ("nowhere/model.gguf", "there is no model file nowhere/model.gguf"),
+    ],
+)
+def test_a_name_that_means_no_model_is_told(name: str, said: str) -> None:
+    done = localspec("serve", name, "--setup", "curl")
+    assert done.code == 0 and done.out.startswith("curl ")
+    assert said in done.err and bool(done.err) is bool(said)
+    assert localspec("serve", name, "--alias", "x", "--setup", "curl").err == ""
+
+
 def test_a_key_is_never_shown() -> None:
     done = localspec("serve", "--setup", "curl", LOCALSPEC_API_KEY="secret")
     assert "YOUR_KEY" in done.out and "secret" not in done.out

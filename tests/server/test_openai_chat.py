@@ -143,6 +143,11 @@ def test_structured_output(client: OpenAI) -> None:
         ({"max_tokens": 0}, 400, "max_tokens is 0"),
         ({"seed": 1.5}, 400, "seed is 1.5; it must be a whole number"),
         ({"response_format": {"type": "xml"}}, 400, "its type is text, json_object"),
+        (
+            {"response_format": {"type": "json_schema", "strict": True, "schema": None}},
+            400,
+            'response_format is {"type": "json_schema", "strict": true',
+        ),
         ({"logit_bias": {"999999": 1}}, 400, "logit_bias token is 999999"),
         ({"draft_model": "x"}, 400, "drafter is 'x'; loaded: suffix and terminal-5m-q4_0"),
         ({"localspec": {"draft": "x"}}, 400, "drafter is 'x'; loaded: suffix"),

@@ -134,7 +134,12 @@ def test_bodies_without_end(served: Served) -> None:
 def test_other_paths(served: Served) -> None:
     missing = served.get("/v1/embeddings")
     assert missing.status_code == 404
-    assert "not served here" in missing.json()["error"]["message"]
+    said = missing.json()["error"]["message"]
+    assert said.startswith("GET /v1/embeddings is not served here; the paths are /, /v1/chat/")
+    near = served.post("/v1/chat/completion", {}).json()["error"]["message"]
+    assert near.endswith("not served here; did you mean /v1/chat/completions?")
+    wrong = served.get("/v1/messages").json()["error"]["message"]
+    assert wrong == "GET /v1/messages is not served here; use POST"
     assert served.get("/health").json() == {"status": "ok"}
     tokens = served.post("/tokenize", {"content": "list files"}).json()["tokens"]
     assert served.post("/detokenize", {"tokens": tokens}).json() == {"content": "list files"}

@@ -9,21 +9,24 @@ from localspec.speculation.equal_digits import EqualDigits
 FINDINGS = [
     (
         EqualDigits(((1, 2, 3, 4, 8),), 640),
-        "equal logits, bit for bit, in passes over 1-4, 8 tokens",
+        "drafts change no digit of scores (logits): the same in passes over 1-4, 8 tokens",
     ),
     (
         EqualDigits(((1,), (2, 3)), 640, company=False),
-        "equal logits, bit for bit, in passes over 2-3 tokens, but not over 1; "
-        "other texts in the cache change their last digits",
+        "drafts may change last digits of scores (logits): "
+        "the same in passes over 2-3 tokens, others over 1; "
+        "other texts in the cache change last digits",
     ),
     (
         EqualDigits(((1, 2, 3), (4,), (5,), (8, 16)), 640, company=True),
-        "equal logits, bit for bit, in passes over 1-3, and over 8, 16 tokens, but not over 4-5; "
-        "other texts in the cache do not change them",
+        "drafts may change last digits of scores (logits): "
+        "the same in passes over 1-3, and over 8, 16 tokens, others over 4-5; "
+        "other texts in the cache change none",
     ),
     (
         EqualDigits(((1,), (4,)), 5),
-        "logits differ in their last digits between passes over 1, 4 tokens",
+        "drafts may change last digits of scores (logits): "
+        "others in each of the passes over 1, 4 tokens",
     ),
 ]
 

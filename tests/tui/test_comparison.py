@@ -56,8 +56,9 @@ def test_a_comparison_says_which_digits_are_equal(start: Start) -> None:
     assert compare(recorder).digits is None
     script.digits = EqualDigits(((1,), (2, 3, 4)), 640, company=False)
     assert compare(recorder).digits == (
-        "equal logits, bit for bit, in passes over 2-4 tokens, but not over 1; "
-        "other texts in the cache change their last digits"
+        "drafts may change last digits of scores (logits): "
+        "the same in passes over 2-4 tokens, others over 1; "
+        "other texts in the cache change last digits"
     )
 
 

@@ -11,7 +11,7 @@ def test_the_note_of_a_comparison() -> None:
     assert notes.comparison(Comparison((), 42.0, 6)) == (
         "plain 0.0 tok/s · with drafts 42.0 tok/s · identical: no, from token 7"
     )
-    equal = "equal logits, bit for bit, in passes over 1-8 tokens"
+    equal = "drafts change no digit of scores (logits): the same in passes over 1-8 tokens"
     note = notes.comparison(Comparison((20.0,), 42.0, None, digits=equal))
     assert note.endswith(f"yes · {equal}")
 

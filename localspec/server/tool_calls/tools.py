@@ -9,6 +9,7 @@ from typing import Any
 from localspec.errors import InvalidValueError
 from localspec.sampling.schema_enforcing import without_unenforced
 from localspec.server.tool_calls.schema_types import types_of
+from localspec.utils.format import as_json
 
 # What no family's marks contain, so that a name ends where its mark begins.
 _NAME = re.compile(r"[\w.:/@-]{1,128}")
@@ -39,7 +40,7 @@ class Tool:
             )
         if not isinstance(self.parameters, Mapping):
             raise InvalidValueError(
-                f"the parameters of the tool {self.name} are {self.parameters!r:.60}; "
+                f"the parameters of the tool {self.name} are {as_json(self.parameters):.60}; "
                 "give a JSON schema of an object"
             )
 
@@ -52,7 +53,7 @@ class Tool:
         function = given.get("function") if isinstance(given, Mapping) else None
         if not isinstance(function, Mapping):
             raise InvalidValueError(
-                f"a tool is {given!r:.80}; "
+                f"a tool is {as_json(given):.80}; "
                 'give {"type": "function", "function": {"name": ..., "parameters": ...}}'
             )
         parameters, description = function.get("parameters"), function.get("description")
