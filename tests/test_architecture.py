@@ -1,14 +1,18 @@
 """docs/architecture.md shows the folders and files that exist; the public names are all there."""
 
+import ast
 import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from inspect import signature
 from pathlib import Path
 
 import grimp
 
 import localspec
+from localspec.generation_config import GenerationOptions
+from localspec.utils.option_names import option, typed_options
 
 ROOT = Path(__file__).parents[1]
 
@@ -74,6 +78,32 @@ def test_public_names() -> None:
     assert set(localspec._HOMES) == set(localspec.__all__)
     for name in localspec.__all__:
         assert getattr(localspec, name).__name__ == name
+
+
+# What a program imports; the others are for people at a terminal.
+FOR_PROGRAMS = (
+    "adapters", "control", "conversation", "drafters", "engine", "gguf", "hub", "llama", "loading",
+    "memory", "models", "sampling", "speculation",
+)  # fmt: skip
+
+
+def messages(path: Path) -> set[str]:
+    """The strings of a module but its docstrings."""
+    tree = ast.parse(path.read_text())
+    docs = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+    texts = (each for each in ast.walk(tree) if isinstance(each, ast.Constant))
+    return {each.value for each in texts if isinstance(each.value, str) and id(each) not in docs}
+
+
+def test_messages_of_rooms_for_programs_leave_the_names_of_options_to_one_place() -> None:
+    """See utils/option_names.py."""
+    parameters = {*signature(localspec.load).parameters, *GenerationOptions.__annotations__}
+    with typed_options():
+        named = {option(each) for each in parameters - {"drafter"}} | {"--raw"}  # pull --drafter
+    for name, path in modules().items():
+        if name.removeprefix("localspec/").partition("/")[0] in FOR_PROGRAMS:
+            for message in messages(path):
+                assert not named & {*re.findall(r"(?<![\w-])--[a-z-]+", message)}, (name, message)
 
 
 PURE = [

@@ -25,6 +25,7 @@ from localspec.errors import InvalidValueError, LocalspecError, ModelNotFoundErr
 from localspec.llama.lack_of_memory import is_said_in
 from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.last_words import before_abort
+from localspec.utils.option_names import option, typed_options
 from localspec.utils.similar_names import did_you_mean
 
 # Command -> its module and function, which are imported only when it is called; its --help line.
@@ -177,6 +178,11 @@ def main() -> None:
 
 def explaining_errors(work: Callable[[], int | None]) -> int:
     """Do the work of a command; return its exit code. An error becomes one line on stderr."""
+    with typed_options():
+        return _explaining_errors(work)
+
+
+def _explaining_errors(work: Callable[[], int | None]) -> int:
     try:
         return work() or 0
     except ReaderGone:
@@ -265,9 +271,6 @@ def _as_options(error: LocalspecError) -> str:
     if isinstance(error, InvalidValueError) and rest.startswith("is "):
         from localspec.cli.command_index import all_options
 
-        # Where the setting's name is not the option's.
-        names = {"context": "ctx", "drafter_kv_type": "draft_kv_type"}
-        option = "--" + names.get(setting, setting).replace("_", "-")
-        if option in all_options():
-            return f"{option} {rest}"
+        if option(setting) in all_options():
+            return f"{option(setting)} {rest}"
     return message

@@ -4,6 +4,7 @@ from localspec.conversation.reasoning import tags_for
 from localspec.conversation.transcript import Transcript
 from localspec.conversation.turns import TokenizedText, Turn
 from localspec.errors import InvalidValueError
+from localspec.utils.option_names import option
 
 # The stop reason of an answer whose end the user has written.
 EDITED = "edited"
@@ -53,8 +54,8 @@ def require_same_settings(
     if turn.template not in ("", transcript.template_fingerprint):
         raise InvalidValueError(
             "the last answer was begun with another chat template, or with other rotations (RoPE); "
-            "load the model as then (--chat-template, --rope-scale and its kin of the chat) or "
-            "regenerate the answer"
+            f"load the model as then ({option('chat_template')}, {option('rope_scale')} and its "
+            "kin) or regenerate the answer"
         )
     _require_same_thinking(turn, thinking, transcript.switch)
     # Once the reasoning has ended, its budget is of no matter.
@@ -63,7 +64,7 @@ def require_same_settings(
         then, now = _budget_text(turn.thinking_budget), _budget_text(budget)
         raise InvalidValueError(
             f"the last answer was begun with {then}, and there is {now} now; begin with the same "
-            "again (--thinking-budget of the chat) or regenerate the answer"
+            f"again ({option('thinking_budget')}) or regenerate the answer"
         )
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from localspec.conversation.turns import TokenizedText, Turn
 from localspec.errors import ContextFullError, InvalidValueError
+from localspec.utils.option_names import option
 
 # The share of the context that the remaining turns may fill after a drop. With a larger share, the
 # next turns would soon cause another drop, and each drop evaluates the prompt again.
@@ -59,20 +60,21 @@ def too_long_error(
     """
     if continues and (question >= n_ctx or drops):
         return InvalidValueError(
-            f"the answer and its question fill the context of {n_ctx} tokens; raise --ctx"
+            f"the answer and its question fill the context of {n_ctx} tokens; "
+            f"raise {option('context')}"
         )
     if continues:
         return ContextFullError(
             f"the context of {n_ctx} tokens is full, so the answer cannot go on; let the oldest "
-            "turns be dropped, or raise --ctx"
+            f"turns be dropped, or raise {option('context')}"
         )
     if question >= n_ctx:
         return InvalidValueError(
             f"the message has {question} tokens, system prompt and template included, and the "
-            f"context holds {n_ctx}; shorten the message or raise --ctx"
+            f"context holds {n_ctx}; shorten the message or raise {option('context')}"
         )
     way_out = "shorten the message" if drops else "let the oldest turns be dropped"
     return ContextFullError(
         f"the conversation has {prompt} tokens with this message, and the context holds {n_ctx}"
-        f"; {way_out}, begin another conversation, or raise --ctx"
+        f"; {way_out}, begin another conversation, or raise {option('context')}"
     )

@@ -10,6 +10,7 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.llama.chat_template import Message, render
 from localspec.llama.model import Model
+from localspec.utils.option_names import option, raw_prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,10 @@ class TextPrompt:
         if not self._tokens:
             raise InvalidValueError("the prompt is empty; give some text")
         if len(self._tokens) >= context:
-            larger = "take a model that was made for more, or raise --ctx with --rope-scale"
-            way_out = larger if context >= model.n_ctx_train else "raise --ctx"
+            way_out = f"raise {option('context')}"
+            if context >= model.n_ctx_train:
+                larger = "take a model that was made for more"
+                way_out = f"{larger}, or {way_out} with {option('rope_scale')}"
             raise InvalidValueError(
                 f"the prompt has {len(self._tokens)} tokens and the context holds {context}; "
                 f"shorten it or {way_out}"
@@ -151,7 +154,7 @@ def special_texts(model: Model) -> tuple[str, str]:
 def _chat_tokens(chat: Chat, model: Model) -> list[int]:
     if not model.chat_template:
         raise InvalidValueError(
-            f"{model.path.name} has no chat template; give it one (--chat-template), or a raw "
-            "prompt (--raw)"
+            f"{model.path.name} has no chat template; give it one ({option('chat_template')}), "
+            f"or {raw_prompt()}"
         )
     return template_tokens(chat.text(model, model.chat_template), model)

@@ -15,6 +15,7 @@ from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import fingerprint, gpus, versions
 from localspec.sampling.params import SamplingParams
 from localspec.stats import Stats
+from localspec.utils.option_names import option
 
 _NEVER = float("-inf")
 
@@ -131,7 +132,7 @@ class Recipe:
         if self.fingerprint != fingerprint(target):
             raise InvalidValueError(
                 f"{target} is another model than the one that wrote this text; "
-                "name that one with --model"
+                f"name that one with {option('model')}"
             )
         current = versions(constrained=self.grammar is not None or self.schema is not None)
         if self.versions != current:
@@ -147,8 +148,8 @@ class Recipe:
         if self.gpus not in (None, here):
             raise InvalidValueError(
                 f"the text was computed on {_places(self.gpus)}, and this is {_places(here)}: its "
-                "kernels may compute another text without a bug; --device, --gpu-layers and "
-                "--cpu-moe choose"
+                f"kernels may compute another text without a bug; {option('device')}, "
+                f"{option('gpu_layers')} and {option('cpu_moe')} choose"
             )
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from localspec.errors import DrafterMismatchError, ModelLoadError
 from localspec.gguf.reader import Array, Header, display_name
+from localspec.utils.option_names import options
 
 # The kind of head, and its architecture and that of its target in llama.cpp's words.
 ASSISTANT, ARCHITECTURE, TARGET = "assistant", "gemma4-assistant", "gemma4"
 _WINDOWS, _HEADS = "attention.sliding_window_pattern", "attention.head_count_kv"
 _WIDTH = "embedding_length_out"
-_REMEDY = "use the assistant that was made for this model, or --draft suffix"
 
 
 def width_of(path: Path, header: Header) -> int:
@@ -42,7 +42,7 @@ def require_shared_layers(path: Path, header: Header, target_path: Path, target:
     if target.architecture != TARGET:
         raise DrafterMismatchError(
             f"{name} is an assistant of {TARGET} models, and {target_name} is "
-            f"{target.architecture}; use --draft suffix"
+            f"{target.architecture}; use {options(draft='suffix')}"
         )
     for layer in range(header.number("block_count") or 0):
         window = _has_window(header, layer)
@@ -51,13 +51,13 @@ def require_shared_layers(path: Path, header: Header, target_path: Path, target:
             kinds = "with a sliding window" if window else "without a sliding window"
             raise DrafterMismatchError(
                 f"{name} reads layer {read} of its target as one {kinds}, which that of "
-                f"{target_name} is not; {_REMEDY}"
+                f"{target_name} is not; {_remedy()}"
             )
         wanted, found = _keys(header, layer, window=window), _keys(target, read, window=window)
         if wanted != found:
             raise DrafterMismatchError(
                 f"{name} reads {_shape(wanted)} in layer {read} of its target, and {target_name} "
-                f"has {_shape(found)}; {_REMEDY}"
+                f"has {_shape(found)}; {_remedy()}"
             )
 
 
@@ -80,3 +80,7 @@ def _keys(header: Header, layer: int, *, window: bool) -> tuple[int, ...]:
 def _shape(keys: tuple[int, ...]) -> str:
     heads, key, value = keys
     return f"{heads} key-value heads of {key} and {value} numbers"
+
+
+def _remedy() -> str:
+    return f"use the assistant that was made for this model, or {options(draft='suffix')}"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.reader import Array, Header, display_name
+from localspec.utils.option_names import options
 
 ARCHITECTURE = "dflash"
 DFLASH, DFLASH2, DSPARK = "dflash", "dflash2", "dspark"
@@ -67,7 +68,7 @@ def block_of(path: Path, header: Header, vocabulary: int) -> Block:
     if header.number("hyper_connection_count"):
         raise ModelLoadError(
             f"{display_name(path)} is a head of DeepSeek-V4, which is not supported; "
-            "use --draft suffix"
+            f"use {options(draft='suffix')}"
         )
     _require_fusing(path, header)
     return Block(
@@ -123,7 +124,7 @@ def _candidates(path: Path, header: Header, vocabulary: int) -> int:
     if vocabulary > _LARGEST_VOCABULARY:
         raise ModelLoadError(
             f"{display_name(path)} has {vocabulary} tokens, and candidates are handed out "
-            f"without rounding only below {_LARGEST_VOCABULARY}; use --draft suffix"
+            f"without rounding only below {_LARGEST_VOCABULARY}; use {options(draft='suffix')}"
         )
     return count
 

@@ -20,7 +20,7 @@ _TEXT_MODEL = "pass a text-generation model"
 _EMBEDDING = f"is an embedding model and cannot generate text; {_TEXT_MODEL}"
 _DIFFUSION = f"is a diffusion model, which does not write token by token; {_TEXT_MODEL}"
 _SPEECH = f"is a speech model; {_TEXT_MODEL}"
-_HEAD = "is a draft head, not a model; pass its target, and this file with --draft"
+_HEAD = "is a draft head, not a model; pass its target, and this file as its drafter"
 _FORK = (
     "is a draft head ({0}) that only a fork of llama.cpp loads; download a conversion with the "
     "architecture {1}"

@@ -11,6 +11,7 @@ from localspec.gguf.assistant import ASSISTANT
 from localspec.gguf.block_heads import DFLASH2, Block, block_kind, block_of, rotates_sections
 from localspec.gguf.matrix_heads import KINDS as MATRIX_KINDS
 from localspec.gguf.reader import Array, Header, TensorInfo, display_name
+from localspec.utils.option_names import options
 
 # The kinds of heads, in llama.cpp's words; those with a block are in `block_heads`.
 EAGLE3, MTP = "eagle3", "mtp"
@@ -98,13 +99,14 @@ def require_fitting(path: Path, header: Header, target_path: Path, target: Heade
         raise DrafterMismatchError(
             f"{name} is a head of {header.architecture} models of {head.layers[0]} layers, and "
             f"{target_name} is {target.architecture} with {n_layer}; use the head that was made "
-            "for this model, or --draft suffix"
+            f"for this model, or {options(draft='suffix')}"
         )
     for layer in head.layers:
         if not 0 <= layer <= n_layer:
             raise DrafterMismatchError(
                 f"{name} reads hidden states of layer {layer}, and {target_name} has {n_layer} "
-                "layers; use the head that was made for this model, or --draft suffix"
+                "layers; use the head that was made for this model, or "
+                f"{options(draft='suffix')}"
             )
     if head.kind == ASSISTANT:
         assistant.require_shared_layers(path, header, target_path, target)
@@ -112,7 +114,7 @@ def require_fitting(path: Path, header: Header, target_path: Path, target: Heade
         raise DrafterMismatchError(
             f"{name} reads hidden states of {head.target_width} numbers, and those of "
             f"{target_name} have {width}; use the head that was made for this model, or "
-            "--draft suffix"
+            f"{options(draft='suffix')}"
         )
     if head.kind == DFLASH2 and rotates_sections(target) and not rotates_sections(header):
         raise DrafterMismatchError(
@@ -123,7 +125,8 @@ def require_fitting(path: Path, header: Header, target_path: Path, target: Heade
     if not has_own_output(header) and sizes[0] != sizes[1]:
         raise DrafterMismatchError(
             f"{name} uses the output matrix of its target, and the vocabularies have {sizes[0]} "
-            f"and {sizes[1]} tokens; use the head that was made for this model, or --draft suffix"
+            f"and {sizes[1]} tokens; use the head that was made for this model, or "
+            f"{options(draft='suffix')}"
         )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from localspec.errors import DrafterMismatchError
 from localspec.gguf.heads import vocabulary_size
 from localspec.gguf.reader import Header, display_name
+from localspec.utils.option_names import options
 
 # What models that draft at mask tokens are called.
 PARD = "pard"
@@ -29,13 +30,14 @@ def mask_token(path: Path, header: Header, given: int | None = None) -> int:
     name, count = display_name(path.name), vocabulary_size(header)
     if token is None:
         raise DrafterMismatchError(
-            f"{name} does not name its mask token; name it as in --draft pard=151670:{name}, with "
-            "the number that `pard_token` has in the config.json of the published model"
+            f"{name} does not name its mask token; name it as in "
+            f"{options(draft=f'pard=151670:{name}')}, with the number that "
+            "`pard_token` has in the config.json of the published model"
         )
     if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < count:
         raise DrafterMismatchError(
             f"{name} has tokens 0 to {count - 1}, and its mask token is {token!r}; name it as in "
-            f"--draft pard={count - 1}:{name}"
+            f"{options(draft=f'pard={count - 1}:{name}')}"
         )
     return token
 

@@ -14,6 +14,7 @@ from localspec.errors import InvalidValueError
 from localspec.llama.pass_timing import typical_seconds
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import Draft
+from localspec.utils.option_names import options
 
 # The probe's text is long enough for the attention kernels of a real text, and has passes on both
 # sides of this length: the library pads attention to a multiple of 256, where kernels may change.
@@ -83,7 +84,7 @@ def probe_uniform(context: KVSequence) -> InvariantWidth:
         raise InvalidValueError(
             f"reproducible is not possible for {context.model.path.name} here: even passes of "
             f"equally many rows give a token other digits in another row; do without, or add "
-            "--device none"
+            f"{options(device=['none'])}"
         )
     cost = typical_seconds(context, rows) / typical_seconds(context, 1)
     context.truncate(0)

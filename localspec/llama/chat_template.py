@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from localspec.errors import InvalidValueError
+from localspec.utils.option_names import option, raw_prompt
 from localspec.utils.worker_process import WorkerLimitError, WorkerProcess
 
 Message = Mapping[str, Any]
@@ -82,17 +83,14 @@ def _asked(template: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = _renderer.ask({"template": template, "given": _copied(given)})
     except WorkerLimitError as error:
-        message = (
-            f"the model's chat template needs {error} for these messages; try another "
-            "template (--chat-template), or a raw prompt (--raw)"
-        )
+        message = f"the model's chat template needs {error} for these messages; {_way_out()}"
         if len(json.dumps(_copied(given))) <= _USUAL_CHARACTERS:
             _over_limits[template] = message
         raise InvalidValueError(message) from error
     except OSError as error:
         raise InvalidValueError(
             "the model's chat template cannot be rendered: no process can be started for it "
-            f"({error.strerror or error}); try a raw prompt (--raw)"
+            f"({error.strerror or error}); try {raw_prompt()}"
         ) from error
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValueError(
@@ -100,8 +98,12 @@ def _asked(template: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
             "use texts, numbers, lists and dicts"
         ) from error
     if "error" in answer:
-        raise TemplateRefusedError(answer["error"])
+        raise TemplateRefusedError(f"the model's chat template {answer['error']}; {_way_out()}")
     return answer
+
+
+def _way_out() -> str:
+    return f"try another template ({option('chat_template')}), or {raw_prompt()}"
 
 
 def _copied(value: Any) -> Any:

@@ -14,6 +14,7 @@ from localspec.errors import ModelLoadError
 from localspec.llama import abort
 from localspec.utils.format import printable
 from localspec.utils.installer import installer
+from localspec.utils.option_names import options
 from localspec.utils.paths import stat_signature
 
 # A failed assertion in the library otherwise starts a debugger to print a backtrace.
@@ -220,7 +221,7 @@ def required_symbol(name: str, lacking: str, result: Any, *arguments: Any) -> An
     if found is None:
         raise ModelLoadError(
             f"this build of llama.cpp ({version()}) {lacking}: it lacks {name}; install "
-            "llama-cpp-python 0.3.36, or use --draft suffix"
+            f"llama-cpp-python 0.3.36, or use {options(draft='suffix')}"
         )
     return found
 

@@ -10,6 +10,7 @@ from localspec.llama import lack_of_memory, library
 from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, ContextParams
 from localspec.llama.model import Model
 from localspec.llama.rope import LINEAR, NONE, YARN, RopeScaling
+from localspec.utils.option_names import option
 
 # A decode has at most as many rows as the context has cells; trials at load have several.
 _LEAST_CELLS = 64
@@ -63,6 +64,6 @@ def new_context(model: Model, values: Any) -> Any:
         error = OutOfMemoryError if lack_of_memory.is_said_in(library.logged()) else ModelLoadError
         raise error(
             f"{model.path.name}: a context of {values.n_ctx} tokens cannot be made "
-            f"({library.first_error() or 'no reason given'}); try a smaller one with --ctx"
+            f"({library.first_error() or 'no reason given'}); try a smaller {option('context')}"
         )
     return handle

@@ -17,6 +17,7 @@ from localspec.llama.fim_tokens import FimTokens
 from localspec.llama.model_params import model_params
 from localspec.llama.placement import DEFAULT, LOAD_MODES, SPLIT_MODES, Placement
 from localspec.utils.closing import Closing
+from localspec.utils.option_names import option
 from localspec.utils.progress import report_progress
 
 # What the library logs where the system does not let it lock memory.
@@ -85,7 +86,9 @@ class Model(Closing):
     def _load_error(self) -> ModelLoadError:
         what = f"{self.path.name} cannot be loaded ({library.first_error() or 'no reason given'})"
         if lack_of_memory.is_said_in(library.logged()):
-            return OutOfMemoryError(f"{what}; close what else uses memory, or lower --gpu-layers")
+            return OutOfMemoryError(
+                f"{what}; close what else uses memory, or lower {option('gpu_layers')}"
+            )
         remedy = "check that the file is complete and that this llama.cpp is new enough for it"
         if self.placement.split_mode != SPLIT_MODES[0]:
             remedy = f"split_mode {SPLIT_MODES[0]} works with all devices"

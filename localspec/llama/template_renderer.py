@@ -25,7 +25,7 @@ _LONGEST, _GROWTH = 1_000_000, 8
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {"text": ...} or {"names": ...}, or {"error": ...} with one line.
+    """Return {"text": ...} or {"names": ...}, or {"error": ...} with what the template does.
 
     request: "template"; with "given" (the "variables" and the time "now" in ISO 8601) the template
     is rendered, else the names that it reads are returned.
@@ -74,17 +74,15 @@ def _names_read(template: str) -> list[str]:
 def _error_message(error: Exception, template: str, given: Collection[str]) -> str:
     message = getattr(error, "message", None)  # without the lines jinja2 adds
     reason = printable(str(message or error)[:300], instead=" ")
-    way_out = "try another template (--chat-template), or a raw prompt (--raw)"
     if isinstance(error, _TooLongError | MemoryError):
         trouble = f"needs {reason or 'too much memory'} for these messages"
     elif isinstance(error, jinja2.TemplateSyntaxError):
         trouble = f"is broken in line {error.lineno} ({reason})"
     elif missing := _missing(error, template, given):
-        trouble = f"needs {' or '.join(missing)}, which it was not given"
-        way_out = f"give it with template_options or {way_out}"
+        trouble = f"needs {' or '.join(missing)}, which template_options did not give"
     else:
         trouble = f"refuses these messages ({reason})"
-    return f"the model's chat template {trouble}; {way_out}"
+    return trouble
 
 
 def _missing(error: Exception, template: str, given: Collection[str]) -> list[str]:

@@ -37,6 +37,7 @@ from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
 from localspec.memory.drafter_places import drafter_places
 from localspec.utils.cores import performance_cores
+from localspec.utils.option_names import options
 from localspec.utils.option_types import type_fields
 
 _BOUNDS = (
@@ -250,7 +251,7 @@ class RuntimeConfig:
         if self.flash is False and needs_flash_attention(kv_type):
             raise InvalidValueError(
                 f"{name} {kv_type} needs flash attention for its values, and "
-                f"flash_attention=False (--flash-attn off) turns it off; use "
+                f"{options(flash_attention=False)} turns it off; use "
                 f"{'f16' if keys == 'f16' else f'f16 or {keys}/f16'}"
             )
 

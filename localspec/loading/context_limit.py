@@ -7,6 +7,7 @@ from math import ceil
 from localspec.gguf.facts import Facts
 from localspec.llama.rope import YARN, has_rope
 from localspec.loading.config import RuntimeConfig
+from localspec.utils.option_names import option, options
 
 # Beyond, hardly any model makes sense of a text.
 _MOST_HELPFUL = 16
@@ -28,7 +29,7 @@ def within_model(runtime: RuntimeConfig, target: Facts) -> tuple[RuntimeConfig, 
     )
     scale = ceil(asked / (runtime.rope.original(target.header) or asked))
     if 1 < scale <= _MOST_HELPFUL and has_rope(target.header):
-        note += f"; --rope-scaling {YARN} --rope-scale {scale} reads more, less well"
+        note += f"; {options(rope_scaling=YARN, rope_scale=scale)} reads more, less well"
     return replace(runtime, context=most), note
 
 
@@ -49,7 +50,7 @@ def rope_notes(runtime: RuntimeConfig, target: Facts, context: int) -> Iterator[
     if rope.scale and rope.scale != factor:
         yield f"rope_scale {rope.scale:g} has no effect: rope_scaling is {method}"
     if rope.scaling == YARN and factor == 1:
-        yield f"rope_scaling {YARN} has no effect with rope_scale 1; try --rope-scale 2"
+        yield f"rope_scaling {YARN} has no effect with rope_scale 1; try {options(rope_scale=2)}"
     most, own, original = rope.context(header), header.context_length, rope.original(header)
     if own is None or (most == own and not rope.freq_base):
         return
@@ -60,5 +61,5 @@ def rope_notes(runtime: RuntimeConfig, target: Facts, context: int) -> Iterator[
     if rope.freq_base or most is None:
         yield f"{rotated}; how many tokens {name} then reads is not known"
         return
-    more = f"; the context is {context:,}: --ctx sets it" if context < most else ""
+    more = f"; the context is {context:,}: {option('context')} sets it" if context < most else ""
     yield f"{rotated}; {name} reads up to {most:,}, and was made for {own:,}{more}"

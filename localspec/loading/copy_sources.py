@@ -7,6 +7,7 @@ from localspec.drafters.suffix import Suffix
 from localspec.drafters.suffix_store import MOST_TOKENS, PastTexts
 from localspec.errors import InvalidValueError
 from localspec.llama.model import Model
+from localspec.utils.option_names import option
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class CopySources:
         """One line where nothing copies from the files. kinds: of the drafters."""
         if not self.files or Suffix.name in kinds:
             return None
-        return "nothing is copied from the files: only suffix copies from them; add it to --draft"
+        what = "nothing is copied from the files: only suffix copies from them"
+        return f"{what}; add it to {option('draft')}"
 
 
 NO_SOURCES = CopySources()

@@ -19,6 +19,7 @@ from localspec.loading.load_check import require_loadable
 from localspec.loading.matrix_heads import checked_matrix_head
 from localspec.models import heads_elsewhere, locate, own_drafters, pair_finder
 from localspec.models.own_drafters import OwnDrafter
+from localspec.utils.option_names import option
 
 _SUFFIX = DrafterSpec("suffix")
 
@@ -206,7 +207,7 @@ def _usable(own: OwnDrafter, target: Path) -> FoundDrafter:
     if rate is not None and rate < LEAST_RATE:
         raise _UnacceptedError(
             f"{own.name} is left out: {target.name} accepted {rate:.0%} of its tokens at its first "
-            "use; name it after --draft to use it anyway"
+            f"use; name it with {option('draft')} to use it anyway"
         )
     kind = own.kind if own.kind == PARD else "draft-model"
     try:

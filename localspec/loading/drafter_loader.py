@@ -34,6 +34,7 @@ from localspec.loading.kv_precision import choose_kv_type
 from localspec.loading.loaded_drafter import LoadedDrafter
 from localspec.loading.matrix_heads import LoadedMatrixHead, require_output_rows
 from localspec.models.vocabulary_match import THROUGH_TEXT_LINE, mismatch, translates
+from localspec.utils.option_names import options
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def load_drafters(
     if found.drafters and target.rollback is Rollback.NOTHING:
         why = f"this model's cache can forget {target.rollback.value}"
         if not found.request.is_only_auto:
-            raise DrafterMismatchError(f"{why}; use --draft none")
+            raise DrafterMismatchError(f"{why}; use {options(draft='none')}")
         found = FoundDrafters(found.request, reason=why)
     reason, notes, failures = found.reason, [*found.notes], dict[Path, str]()
     loaded: list[LoadedDrafter] = []
@@ -212,14 +213,15 @@ def _load(
             if found.head or found.spec.kind == PARD or not translates(target.model, model):
                 raise DrafterMismatchError(
                     f"{path.name} cannot draft for {target.model.path.name}: {differs}; "
-                    "use a drafter of the same family, or --draft suffix"
+                    f"use a drafter of the same family, or {options(draft='suffix')}"
                 )
             translation = Translation(target.model, model)
         if found.head:
             require_last_rows(target, path.name, found.head)
         kv_type, note = runtime.drafter_kv_type, None
         if found.spec.kind != PARD and is_pard(header):
-            note = f"{path.name} may draft all its tokens in one pass: --draft pard:{path.name}"
+            parallel = options(draft=f"pard:{path.name}")
+            note = f"{path.name} may draft all its tokens in one pass: {parallel}"
         if found.head is None and not kv_type_fits:
             kv_type, less = choose_kv_type(model, runtime, header, kv_type)
             note = less or note
@@ -247,7 +249,7 @@ def _rope(
     rope, made_for = runtime.rope.for_drafter(target, header, scale), header.context_length
     if rope or not runtime.rope or not made_for or made_for >= text.n_ctx:
         return rope, None
-    remedy = f"--draft-rope-scale {ceil(text.n_ctx / made_for)}"
+    remedy = options(draft_rope_scale=ceil(text.n_ctx / made_for))
     return rope, (
         f"{found.facts.files[0].name} is not scaled with its target, as it was made for other "
         f"contexts or rotations: it guesses worse behind {made_for:,} tokens; {remedy} scales it"
@@ -279,7 +281,7 @@ def _foreign(
     )
     if optional:
         raise DrafterMismatchError(why)
-    return f"{why}; --draft suffix may be faster"
+    return f"{why}; {options(draft='suffix')} may be faster"
 
 
 def _shorter(loaded: LoadedDrafter, target: KVSequence, member: SequenceDrafter) -> str | None:

@@ -11,6 +11,7 @@ from localspec.loading.drafter_set import DrafterSet
 from localspec.models.kinds import HEADS, THROUGH_TEXT
 from localspec.speculation.rules import Rule
 from localspec.stats import Stats
+from localspec.utils.option_names import options
 from localspec.workers.address import parse_address
 
 # Why a drafter on a device of its target draws nothing ahead. Nobody expects that it does.
@@ -54,7 +55,7 @@ def crowded_note(drafter_set: DrafterSet, texts: int) -> str | None:
     able = [each.name for each in drafter_set.drafters if each.traits.ready]
     if texts < 2 or not able:
         return None
-    why = f"it does so only where there is room for one text, not for {texts} (serve --parallel 1)"
+    why = f"it does so only where there is room for one text, not for {texts} ({options(texts=1)})"
     return note(" and ".join(able), why)
 
 

@@ -22,6 +22,7 @@ from localspec.loading.config import RuntimeConfig
 from localspec.models import registry
 from localspec.utils.child_process import FAULT_SIGNALS, ChildExit
 from localspec.utils.format import printable
+from localspec.utils.option_names import option
 from localspec.utils.paths import cache_file
 from localspec.utils.stored_json import stored, try_to_store
 
@@ -89,7 +90,7 @@ def _check(placement: Placement, *, again: bool) -> None:
         if reason := unfit_gpus.reason(gpu.name):
             raise ModelLoadError(
                 f"device {gpu.name} ({gpu.description}) cannot be used: {reason}; choose another "
-                "--device, or none; localspec doctor says more"
+                f"{option('device')}, or none; localspec doctor says more"
             )
 
 

@@ -22,10 +22,10 @@ from localspec.loading.verdicts import remembered_verdict
 from localspec.speculation.draft import Draft
 from localspec.speculation.passes import draft_pass
 from localspec.utils.child_process import ChildExit
+from localspec.utils.option_names import options
 
 # No weights are read: half a second on a slow machine.
 _SECONDS = 60
-_REMEDY = "use --draft suffix"
 
 
 def checked_head(target: Facts, drafter: Facts) -> Head:
@@ -93,7 +93,8 @@ def require_last_rows(target: KVSequence, name: str, head: Head) -> None:
     if not trial_rows(target, last).any():
         raise DrafterMismatchError(
             f"{display_name(name)} cannot draft for {display_name(target.model.path.name)}: "
-            f"llama.cpp hands out no rows behind the last layer of this architecture; {_REMEDY}"
+            "llama.cpp hands out no rows behind the last layer of this architecture; "
+            f"use {options(draft='suffix')}"
         )
 
 
@@ -141,9 +142,11 @@ def _probe(target: Facts, path: Path, head: Head) -> str:
     if BEGUN in ended.output:
         return _only_if_final(
             ended,
-            f"{name} cannot draft for {of}: {_no_rows(target, ended)}; {_REMEDY}",
+            f"{name} cannot draft for {of}: {_no_rows(target, ended)}; use another drafter",
         )
-    raise ModelLoadError(f"{name} cannot be tried out: {ended.reason}; {_REMEDY}")
+    raise ModelLoadError(
+        f"{name} cannot be tried out: {ended.reason}; use {options(draft='suffix')}"
+    )
 
 
 def _only_if_final(ended: ChildExit, problem: str) -> str:

@@ -12,6 +12,7 @@ from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import machine_signature
+from localspec.utils.option_names import options
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
 
@@ -25,7 +26,7 @@ def reproducible_note(target: KVSequence) -> str | None:
         return None
     return (
         f"not reproducible to the bit: {target.model.path.name} has a running state, so its passes "
-        "have as many rows as their drafts; --draft none gives each one row"
+        f"have as many rows as their drafts; {options(draft='none')} gives each one row"
     )
 
 

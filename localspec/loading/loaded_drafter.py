@@ -36,6 +36,7 @@ from localspec.loading.matrix_heads import LoadedMatrixHead
 from localspec.loading.places import place_beside, sequence_beside
 from localspec.models.kinds import THROUGH_TEXT
 from localspec.speculation.drafter import Drafter
+from localspec.utils.option_names import options
 
 _BLOCK_DRAFTERS = {DFLASH: Dflash, DFLASH2: Dflash2, DSPARK: Dspark}
 
@@ -97,7 +98,7 @@ class LoadedDrafter:
             sequence.close()
             raise DrafterMismatchError(
                 f"{self.model.path.name} cannot draft: its cache can forget "
-                f"{sequence.rollback.value}; use --draft suffix"
+                f"{sequence.rollback.value}; use {options(draft='suffix')}"
             )
         is_offloaded = self.model.is_offloaded
         if self.head is None and is_offloaded and captures_graphs(self.model.placement):

@@ -29,6 +29,7 @@ from localspec.loading.head_check import trial_rows
 from localspec.models.vocabulary_match import MOST_SIZE_DIFFERENCE
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.passes import OUTPUT
+from localspec.utils.option_names import options
 
 # The target's output matrix; a model without one uses its embedding.
 _OUTPUTS = ("output.weight", "token_embd.weight")
@@ -59,7 +60,7 @@ def require_output_rows(target: KVSequence, name: str, head: MatrixHead) -> None
         raise DrafterMismatchError(
             f"{display_name(name)} cannot draft for {display_name(target.model.path.name)}: "
             "llama.cpp hands out no rows behind the output norm of this architecture; "
-            "use --draft suffix"
+            f"use {options(draft='suffix')}"
         )
 
 
@@ -178,7 +179,7 @@ def require_target(path: Path, head: MatrixHead, target: Facts) -> None:
     name, of = display_name(path.name), display_name(target.files[0].name)
     width = target.number("embedding_length") or 0
     n_vocab = target.vocabulary.n_vocab if target.vocabulary else 0
-    remedy = "use the heads that were made for this model, or --draft suffix"
+    remedy = f"use the heads that were made for this model, or {options(draft='suffix')}"
     if head.width != width:
         raise DrafterMismatchError(
             f"{name} reads rows of {head.width} numbers, and those of {of} have {width}; {remedy}"

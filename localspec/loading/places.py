@@ -20,6 +20,7 @@ from localspec.loading.config import context_with
 from localspec.memory.available import HOST, FreeMemory, Shortage, free_memory
 from localspec.memory.context_sizes import ContextSizes
 from localspec.utils.format import counted
+from localspec.utils.option_names import option
 
 # The most texts of one cache.
 MAX_TEXTS = 64
@@ -187,5 +188,6 @@ def _own_cache(other: KVSequence, memory: _Memory) -> KVSequence:
 def _no_room(other: KVSequence, shortage: str) -> ModelLoadError:
     return ModelLoadError(
         f"{other.model.path.name}: there is no room for another text of {other.n_cells} tokens, "
-        f"which {shortage}; close another session or stream, or load with a smaller --ctx"
+        f"which {shortage}; close another session or stream, or load with a smaller "
+        f"{option('context')}"
     )

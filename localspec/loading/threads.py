@@ -8,6 +8,7 @@ from localspec.llama.pass_timing import seconds_of_pass
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig, threads_for
 from localspec.utils.busy_cores import BUSY, BusyCores
+from localspec.utils.option_names import option
 from localspec.utils.progress import report_progress
 
 # Seconds over which the use of the cores is measured at load.
@@ -58,7 +59,7 @@ def quicker_threads(
     note = (
         f"threads: {fewer}, not {usual}: other programs keep {busy:.1f} cores busy, and a token "
         f"takes {1e3 * with_fewer:.1f} ms with {fewer} and {1e3 * with_usual:.1f} ms with {usual}; "
-        "--threads sets the number"
+        f"{option('threads')} sets the number"
     )
     return replace(runtime, most_threads=fewer), note
 

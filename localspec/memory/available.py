@@ -11,6 +11,7 @@ from localspec.llama.workers import connect
 from localspec.llama.workers import free_memory as worker_memory
 from localspec.utils.format import format_bytes
 from localspec.utils.host_memory import host_memory
+from localspec.utils.option_names import option
 
 # llama.cpp's name for the processor and its main memory.
 HOST = "CPU"
@@ -88,7 +89,7 @@ class FreeMemory:
         return (
             f"{format_bytes(both)} of main memory are needed, and {format_bytes(free)} are free: "
             "what other programs hold is moved to the disk, which takes time; close some of them, "
-            "or pass a smaller --ctx"
+            f"or pass a smaller {option('context')}"
         )
 
     def less(self, reserve: int) -> "FreeMemory":

@@ -12,6 +12,7 @@ from localspec.gguf.kv_types import kv_types
 from localspec.gguf.reader import Header
 from localspec.gguf.types import TENSOR_TYPES
 from localspec.utils.format import format_bytes
+from localspec.utils.option_names import options
 
 # Where nobody names a context (--ctx): the full context of many models would not fit in memory.
 DEFAULT_CONTEXT = 8192
@@ -113,7 +114,7 @@ def require_room(
         if needed > free:
             raise OutOfMemoryError(
                 f"{name}: {what} {format_bytes(needed)} and {format_bytes(free)} are free; "
-                f"try --ctx {n_ctx * free // needed // 2}"
+                f"try {options(context=n_ctx * free // needed // 2)}"
             )
 
 

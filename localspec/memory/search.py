@@ -19,6 +19,7 @@ from localspec.memory.drafter_places import drafter_places
 from localspec.memory.estimate import cell_bytes
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.request import MemoryPlan, MemoryRequest
+from localspec.utils.option_names import options
 
 # A smaller context is a multiple of this many tokens, and at least one of it, as in llama.cpp.
 _CONTEXT_STEP = 256
@@ -354,9 +355,9 @@ class Search:
     def _refusal(self, plan: MemoryPlan) -> str:
         """Return why the last plan that was tried does not fit, and what to do."""
         largest = self._largest_context(plan) if self._request.fixed_context else 0
-        remedy = f"try --ctx {largest}" if largest else "try a smaller quantisation"
+        remedy = f"try {options(context=largest)}" if largest else "try a smaller quantisation"
         if len(list(self._models(plan))) > 1 or self._matrix_heads_bytes(plan):
-            remedy += ", or --draft suffix"
+            remedy += f", or {options(draft='suffix')}"
         name = self._request.target.files[0].name
         n_ctx, shortage = plan.context.n_ctx, self._shortage_text(plan)
         return f"{name}: a context of {n_ctx} tokens {shortage}; {remedy}"

@@ -7,6 +7,7 @@ from localspec.imports import links
 from localspec.models.kinds import ASSISTANT, MTP
 from localspec.models.own_drafters import own_drafters
 from localspec.models.pair_finder import lacks_heads, pair_of
+from localspec.utils.option_names import options
 
 # All models of these architectures were trained with heads of multi-token prediction.
 _TRAINED_WITH_HEADS = ("qwen35", "qwen35moe")
@@ -20,12 +21,13 @@ def missing(target: Facts) -> str:
     name = display_name(target.files[0].name)
     own = own_drafters(target.files[0], target)
     if near := next((each.file for each in own if each.kind in _NAMED_MTP and each.file), None):
-        return f"{name} has no MTP heads inside; beside it lies a file: pass --draft {near}"
+        pass_it = f"pass {options(draft=str(near))}"
+        return f"{name} has no MTP heads inside; beside it lies a file: {pass_it}"
     where = heads_elsewhere(target) or (
         f"{name} has no MTP heads inside; the file with heads may be in a repository whose name "
         "ends in -MTP-GGUF"
     )
-    return f"{where}; use --draft suffix, or a file mtp-*.gguf of its own repository"
+    return f"{where}; use {options(draft='suffix')}, or a file mtp-*.gguf of its own repository"
 
 
 def heads_elsewhere(target: Facts) -> str | None:

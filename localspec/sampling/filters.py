@@ -23,6 +23,7 @@ from localspec.sampling.distribution import (
 from localspec.sampling.dry import dry_penalties
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.xtc import without_top_choices
+from localspec.utils.option_names import option
 
 Scores = NDArray[np.float64]
 
@@ -202,7 +203,7 @@ def _require_possible(top: np.float32) -> None:
         )
     raise NoTokenError(
         "every token is forbidden here: between them the grammar, the logit bias, "
-        "--min-tokens and --ignore-eos leave none; relax one"
+        f"{option('min_tokens')} and {option('ignore_eos')} leave none; relax one"
     )
 
 

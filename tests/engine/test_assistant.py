@@ -87,7 +87,7 @@ def test_auto_takes_the_assistant_beside_its_target(files: dict[str, Path], tmp_
     with load(target, **EXACT) as engine:
         assert engine.drafter_set.names == ["suffix", "mtp-gemma-4-1b-it-F32"]
         engine.generate(PROMPT, max_tokens=20)
-    with pytest.raises(DrafterMismatchError, match=r"pass --draft .*mtp-gemma-4-1b-it-F32\.gguf"):
+    with pytest.raises(DrafterMismatchError, match=r"pass draft='.*mtp-gemma-4-1b-it-F32\.gguf'"):
         load(target, draft="mtp", **EXACT)
 
 
@@ -124,7 +124,7 @@ def test_an_assistant_of_another_shape_is_refused(
     with pytest.raises(DrafterMismatchError, match=words) as refusal:
         load(files["target"], draft=other, **EXACT)
     assert "\n" not in str(refusal.value)
-    assert "--draft suffix" in str(refusal.value)
+    assert "draft='suffix'" in str(refusal.value)
 
 
 def test_a_target_of_another_family_is_refused(files: dict[str, Path], tmp_path: Path) -> None:

@@ -571,7 +571,7 @@ def test_response_formats_without_a_schema(shared: Callable[[str], Engine]) -> N
 
 def test_what_leaves_no_token_is_said(shared: Callable[[str], Engine]) -> None:
     options: dict[str, Any] = {"grammar": 'root ::= "a"', "ignore_eos": True}
-    with pytest.raises(localspec.LocalspecError, match=r"the grammar, .* and --ignore-eos leave"):
+    with pytest.raises(localspec.LocalspecError, match=r"the grammar, .* and ignore_eos leave"):
         shared("auto").generate(PROMPT, **options)
 
 
@@ -597,7 +597,7 @@ def test_a_prompt_that_leaves_room_for_one_token(load: Load) -> None:
     for depth in (3, None):
         result = engine.generate([7] * 15, max_tokens=10, depth=depth, logit_bias=ENDLESS)
         assert (len(result.token_ids), result.stop_reason) == (1, "context")
-    with pytest.raises(localspec.InvalidValueError, match="raise --ctx"):
+    with pytest.raises(localspec.InvalidValueError, match="raise context"):
         engine.generate([7] * 16)
 
 

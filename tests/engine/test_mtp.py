@@ -181,7 +181,7 @@ def test_a_target_without_heads_says_where_there_are_some(
     target = write_target(tmp_path / "small-Q4_K_M.gguf", heads=0)
     (tmp_path / "MTP").mkdir()
     beside = write_sidecar(tmp_path / "MTP" / "mtp-small-Q8_0.gguf")
-    with pytest.raises(DrafterMismatchError, match=f"pass --draft .*{beside.name}"):
+    with pytest.raises(DrafterMismatchError, match=f"pass draft='.*{beside.name}'"):
         load(target, draft="mtp", **EXACT)
 
 

@@ -99,7 +99,7 @@ def test_a_drafter_that_is_not_scaled_drafts_on_and_a_line_says_so(tmp_path: Pat
     with localspec.load(target, drafter, context=400, **OPTIONS, **YARN) as engine:
         (note,) = [note for note in engine.notes if "is not scaled with its target" in note]
         assert "; qwen3.gguf is not scaled" in note
-        assert note.endswith("behind 100 tokens; --draft-rope-scale 4 scales it")
+        assert note.endswith("behind 100 tokens; draft_rope_scale=4 scales it")
         drafted = engine.generate(LONG, depth=3, **GREEDY)
     with localspec.load(target, "none", context=400, **OPTIONS, **YARN) as engine:
         assert engine.generate(LONG, **GREEDY).token_ids == drafted.token_ids
@@ -193,15 +193,15 @@ def test_the_context_that_results_is_said(tmp_path: Path) -> None:
     scaled = "rotations (RoPE) are scaled: yarn, 4 times 128 tokens"
     read = f"{scaled}; llama.gguf reads up to 512, and was made for 128"
     assert notes(**YARN) == (512, read)
-    assert notes(**YARN, context=300) == (300, f"{read}; the context is 300: --ctx sets it")
+    assert notes(**YARN, context=300) == (300, f"{read}; the context is 300: context sets it")
     assert notes(**YARN, context=600) == (
         512,
         "context 512: 600 is more than llama.gguf reads with rope_scaling yarn, rope_scale 4; "
-        f"--rope-scaling yarn --rope-scale 5 reads more, less well\n{read}",
+        f"rope_scaling='yarn', rope_scale=5 reads more, less well\n{read}",
     )
     context, told = notes(context=256)
     assert context == 128
-    assert told.endswith("; --rope-scaling yarn --rope-scale 2 reads more, less well")
+    assert told.endswith("; rope_scaling='yarn', rope_scale=2 reads more, less well")
     context, told = notes(context=256, rope_freq_base=80_000)
     assert context == 256
     assert told.endswith("scaled: base 80000; how many tokens llama.gguf then reads is not known")

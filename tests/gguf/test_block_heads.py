@@ -60,7 +60,7 @@ def test_a_dflash_head_that_does_not_say_its_block_has_the_usual_one(tmp_path: P
 
 def test_a_head_is_no_model(tmp_path: Path) -> None:
     path = write_block_head(tmp_path / "head.gguf")
-    with pytest.raises(ModelLoadError, match="pass its target, and this file with --draft"):
+    with pytest.raises(ModelLoadError, match="pass its target, and this file as its drafter"):
         check_generative(path)
 
 

@@ -165,7 +165,7 @@ def test_a_message_is_passed_on_as_it_is() -> None:
 
 
 def test_a_template_may_refuse_and_say_why() -> None:
-    with pytest.raises(InvalidValueError, match=r"roles must alternate.*\(--raw\)"):
+    with pytest.raises(InvalidValueError, match=r"roles must alternate.*\(chat_template\)"):
         rendered("{{ raise_exception('roles must alternate') }}")
 
 
@@ -174,7 +174,7 @@ def test_a_refusal_is_one_line() -> None:
         rendered("{{ raise_exception('no\\n\\x1b[2Jtools') }}")
     assert str(caught.value) == (
         "the model's chat template refuses these messages (no  [2Jtools); "
-        "try another template (--chat-template), or a raw prompt (--raw)"
+        "try another template (chat_template), or a text as the prompt, not messages"
     )
 
 
@@ -204,9 +204,8 @@ def test_what_is_missing_is_named(template: str) -> None:
     with pytest.raises(InvalidValueError) as caught:
         rendered(template, options={"enable_thinking": True})
     assert str(caught.value) == (
-        "the model's chat template needs persona, which it was not given; "
-        "give it with template_options or try another template (--chat-template), "
-        "or a raw prompt (--raw)"
+        "the model's chat template needs persona, which template_options did not give; "
+        "try another template (chat_template), or a text as the prompt, not messages"
     )
 
 
@@ -235,7 +234,7 @@ def test_what_is_missing_is_not_blamed_for_other_things(template: str) -> None:
     ],
 )
 def test_where_a_template_is_broken(template: str, line: int) -> None:
-    broken = rf"chat template is broken in line {line} \(.+\); try another template \(--chat-t.*\)$"
+    broken = rf"chat template is broken in line {line} \(.+\); try .*\(chat_template\), or a text"
     with pytest.raises(InvalidValueError, match=broken):
         rendered(template)
 
@@ -258,7 +257,7 @@ def test_whatever_goes_wrong_is_one_clear_error(template: str) -> None:
     with pytest.raises(InvalidValueError, match="chat template") as caught:
         rendered(template)
     assert str(caught.value).endswith(
-        "try another template (--chat-template), or a raw prompt (--raw)"
+        "try another template (chat_template), or a text as the prompt, not messages"
     )
     assert str(caught.value).isprintable()
 
@@ -389,7 +388,7 @@ def test_a_model_without_a_template_says_so(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(vars(engine.model), "chat_template", None)
-    with pytest.raises(InvalidValueError, match=r"no chat template.*--raw"):
+    with pytest.raises(InvalidValueError, match=r"no chat template.*, or a text as the prompt"):
         engine.generate(HI, max_tokens=1)
 
 

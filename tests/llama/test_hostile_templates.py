@@ -39,7 +39,7 @@ def test_a_hostile_template_is_one_clear_error(template: str) -> None:
         said(template)
     assert str(caught.value).isprintable()
     assert str(caught.value).endswith(
-        "try another template (--chat-template), or a raw prompt (--raw)"
+        "try another template (chat_template), or a text as the prompt, not messages"
     )
     assert len(str(caught.value)) < 500
     assert said(templates.PLAIN) == "User: hi\nAssistant:"

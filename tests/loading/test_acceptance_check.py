@@ -156,7 +156,7 @@ def test_a_head_that_was_not_accepted_before_is_said_at_each_load(
         with load(files["target"], **OPTIONS) as engine:
             assert engine.drafter_set.names == ["suffix", "head"]
             [note] = engine.notes
-            assert left_out in note and note.endswith("name it after --draft to use it anyway")
+            assert left_out in note and note.endswith("name it with draft to use it anyway")
     own("foreign")
     with load(files["target"], **OPTIONS) as engine:
         assert engine.drafter_set.names == ["suffix"] and not engine.notes

@@ -110,7 +110,7 @@ def test_what_does_not_work_is_not_used_and_tried_again_by_the_next_process(
     assert note.startswith("CUDA0 is not used: ")
     with pytest.raises(ModelLoadError, match=rf"device CUDA0 \(a GPU\) cannot be used: .*{reason}"):
         check_gpus(RuntimeConfig.of(device=["cuda0"]))
-    with pytest.raises(ModelLoadError, match="choose another --device, or none"):
+    with pytest.raises(ModelLoadError, match="choose another device, or none"):
         check_gpus(RuntimeConfig.of(draft_device=["CUDA0"]))
     assert seen == ["CUDA0", "Vulkan0"]
     next_process(monkeypatch)

@@ -93,7 +93,7 @@ def test_an_architecture_without_hidden_states_is_refused(
             check(family=family, reads=(0, 1, 1))
         assert str(refusal.value).startswith("head.gguf cannot draft for ")
         assert f"hidden rows of {family} cannot be read by this llama.cpp (" in str(refusal.value)
-        assert str(refusal.value).endswith("use --draft suffix")
+        assert str(refusal.value).endswith("use another drafter")
 
 
 @pytest.mark.parametrize("family", ["qwen3", "qwen3moe", "qwen35"])

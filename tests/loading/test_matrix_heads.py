@@ -147,7 +147,7 @@ def test_the_memory_plan_counts_them(tmp_path: Path, target: Path, write: Write)
     needed = best_plan(request, FreeMemory({HOST: without.needed})).needed
     little = FreeMemory({HOST: needed - 1})
     fixed = replace(request, fixed_context=True)
-    assert "--draft suffix" in str(best_plan(fixed, little).refusal)
+    assert "draft='suffix'" in str(best_plan(fixed, little).refusal)
     optional = best_plan(replace(fixed, optional_drafter=True), little)
     assert optional.refusal is None
     assert "heads.gguf is left out" in str(optional.no_drafter)
@@ -161,7 +161,7 @@ def test_heads_of_another_target(
     tmp_path: Path, target: Path, write: Write, change: dict[str, int]
 ) -> None:
     path = write(tmp_path / "heads.gguf", **change)
-    with pytest.raises(DrafterMismatchError, match=r"heads\.gguf .*target\.gguf.*--draft suffix"):
+    with pytest.raises(DrafterMismatchError, match=r"heads\.gguf .*target\.gguf.*draft='suffix'"):
         load(target, draft=path, **OPTIONS)
 
 

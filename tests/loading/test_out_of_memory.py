@@ -123,7 +123,7 @@ def test_main_memory_that_is_gone_when_a_cache_is_made(monkeypatch: pytest.Monke
     monkeypatch.setattr(estimate, "psutil", SimpleNamespace(virtual_memory=little_at_first))
     with localspec.load(**OPTIONS) as engine:
         assert "memory ran out while loading, so less was planned" in engine.notes[0]
-        assert "try --ctx" not in engine.notes[0]
+        assert "try context" not in engine.notes[0]
 
 
 def count_loads(monkeypatch: pytest.MonkeyPatch) -> list[None]:

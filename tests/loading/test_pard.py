@@ -83,7 +83,7 @@ def test_it_is_an_ordinary_draft_model_too_and_says_so(tmp_path: Path, target: P
     with load(target, draft=path, **OPTIONS) as engine:
         [drafter] = engine.drafter_set.drafters
         assert type(drafter) is DraftModel
-        assert any("--draft pard:small.gguf" in note for note in engine.notes)
+        assert any("draft='pard:small.gguf'" in note for note in engine.notes)
         engine.switch(draft=f"pard:{path}")
         [drafter] = engine.drafter_set.drafters
         assert isinstance(drafter, Pard)

@@ -71,7 +71,7 @@ def test_fewer_threads_where_they_are_quicker(
     assert target.tokens == []
     assert note == (
         "threads: 3, not 4: other programs keep 1.0 cores busy, and a token takes 2.0 ms with 3 "
-        "and 5.0 ms with 4; --threads sets the number"
+        "and 5.0 ms with 4; threads sets the number"
     )
 
 

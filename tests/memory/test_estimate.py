@@ -52,5 +52,5 @@ def test_a_file_that_does_not_tell() -> None:
 
 
 def test_a_context_beyond_memory_is_refused_with_one_that_fits() -> None:
-    with pytest.raises(ModelLoadError, match=r"needs \d+\.\d+ GB .* try --ctx \d+$"):
+    with pytest.raises(ModelLoadError, match=r"needs \d+\.\d+ GB .* try context=\d+$"):
         require_room(header(), "model.gguf", 2**31 - 1)
