@@ -2,9 +2,10 @@
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 
@@ -27,7 +28,7 @@ from localspec.errors import ExactnessError, InvalidValueError
 from localspec.gguf.check import check_generative
 from localspec.llama.context_params import CHUNK
 from localspec.models.locate import locate
-from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
+from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most, read_stream
 from localspec.utils.format import printable
 from localspec.utils.text_file import decode_text
 
@@ -37,7 +38,7 @@ _KEYS = {"recipe", "token_ids", "origins", "seed", "rule", "model"}
 
 
 @click.command("audit")
-@click.argument("file", type=click.File("rb"), required=False)
+@click.argument("file", type=click.Path(allow_dash=True), required=False)
 @click.option("--prompt", metavar="TEXT", help="Generate a text from this; do not read FILE.")
 @click.option(
     "--draft",
@@ -53,7 +54,7 @@ _KEYS = {"recipe", "token_ids", "origins", "seed", "rule", "model"}
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not text.")
 def audit_command(
     *,
-    file: BinaryIO | None,
+    file: str | None,
     prompt: str | None,
     draft: str,
     seed: int | None,
@@ -126,16 +127,22 @@ def _generated(
         return generation_record(engine, running)
 
 
-def _read(file: BinaryIO) -> Mapping[str, Any]:
-    # The stream that stands for stdin has no name, or is called <stdin>.
-    named = getattr(file, "name", "<stdin>")
-    name = "standard input" if named == "<stdin>" else printable(str(named))
+def _read(file: str) -> Mapping[str, Any]:
+    name = "standard input" if file == "-" else printable(file)
     try:
+        if file != "-":
+            data = read_at_most(Path(file), MOST_TEXT_BYTES)
+        elif sys.stdin is None:
+            raise OSError("it is closed")
+        else:
+            data = read_stream(sys.stdin.buffer, MOST_TEXT_BYTES, name)
         # The last line: that is the whole record with --stream --json too.
-        text = decode_text(read_stream(file, MOST_TEXT_BYTES, name))
-        record = json.loads(text.strip().rpartition("\n")[2])
+        record = json.loads(decode_text(data).strip().rpartition("\n")[2])
     except OSError as error:
-        raise InvalidValueError(f"{name} cannot be read: {error.strerror or error}") from error
+        raise InvalidValueError(
+            f"{name} cannot be read: {error.strerror or error}; name a file of localspec generate "
+            "--json, or - for standard input"
+        ) from error
     except (ValueError, IndexError, RecursionError) as error:
         raise InvalidValueError(
             f"{name} holds no JSON; localspec generate --json writes it"

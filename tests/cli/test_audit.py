@@ -1,6 +1,8 @@
 """`localspec audit` at the terminal: its lines, its exit codes."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,22 @@ def test_what_is_no_record_is_said(text: str, message: str) -> None:
     assert done.code == 2
     (line,) = done.err.splitlines()
     assert message in line
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for file, why in ((tmp_path / "none.json", "No such file"), (tmp_path, "Is a directory")):
+        done = localspec("audit", str(file))
+        assert done.code == 2
+        assert done.err.startswith(f"localspec: error: {file} cannot be read: {why}")
+        assert done.err.endswith("or - for standard input\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX closes it")
+def test_a_closed_standard_input_is_said() -> None:
+    command = ["sh", "-c", '"$0" -m localspec audit - <&-', sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "error: standard input cannot be read: it is closed; name" in done.stderr
 
 
 def test_logprobs_are_in_the_record(record: dict[str, Any]) -> None:
