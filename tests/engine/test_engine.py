@@ -317,7 +317,7 @@ def test_prompts_that_cannot_be(
         ({"grammar": "root ::= x"}, "grammar, line 1, column 10"),
         ({"schema": {"not": {}}}, "schema: not is {}, and no text"),
         ({"schema": {}, "grammar": 'root ::= "a"'}, "both a grammar and a schema"),
-        ({"response_format": {"type": "yaml"}}, "response_format is {'type': 'yaml'}"),
+        ({"response_format": {"type": "yaml"}}, 'response_format is {"type": "yaml"}'),
     ],
 )
 def test_settings_that_cannot_be(

@@ -133,7 +133,7 @@ def test_room_for_several_texts() -> None:
                     note(
                         name,
                         "it does so only where there is room for one text, not for 2 "
-                        "(serve --parallel 1)",
+                        "(texts=1)",
                     )
                 ]
                 engine.switch(draft="suffix")
