@@ -132,8 +132,7 @@ def test_room_for_several_texts() -> None:
                 assert said(engine) == [
                     note(
                         name,
-                        "it does so only where there is room for one text, not for 2 "
-                        "(texts=1)",
+                        "it does so only where there is room for one text, not for 2 (texts=1)",
                     )
                 ]
                 engine.switch(draft="suffix")
