@@ -71,8 +71,6 @@ class Ngram:
 
     def _successor(self, context: list[int]) -> int | None:
         for size in self._sizes:
-            if len(context) < size:
-                continue
             seen = self._counts.after(tuple(context[-size:]))
             if seen is None:
                 continue

@@ -105,7 +105,8 @@ class Context(KVCache[KVSequence]):
     def _fill_batch(self, passes: Sequence[Pass], sequences: Sequence[KVSequence]) -> int:
         """Put the rows of all passes into the batch; return the number of padding rows."""
         self._begin_batch(passes)
-        free = self._free_branches() if self.params.branches else []
+        # Behind those of the texts: with every decode, the branches of drafts before are removed.
+        free = [*range(self.params.texts, self.params.texts + self.params.branches)]
         for requested, sequence in zip(passes, sequences, strict=True):
             sequence.prepare(requested)
             sequence.add_rows(requested, self._batch, free)
@@ -130,12 +131,6 @@ class Context(KVCache[KVSequence]):
     def _begin_batch(self, passes: Sequence[Pass]) -> None:
         """Empty the batch for the rows of these passes."""
         self._batch.clear()
-
-    def _free_branches(self) -> list[int]:
-        """The sequence ids of branches that no text uses."""
-        used = {branch for sequence in self.sequences for branch in sequence.branch_ids}
-        first = self.params.texts
-        return [each for each in range(first, first + self.params.branches) if each not in used]
 
     def _pad(self, passes: Sequence[Pass], last: KVSequence) -> int:
         """Add padding rows to the text whose rows are the last; return how many."""

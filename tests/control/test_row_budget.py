@@ -803,3 +803,15 @@ def test_when_the_budget_of_all_is_spent_nobody_drafts() -> None:
     policy.rows.budget.loss_budget.add_step(1000.0, 1000.0, tokens=0, plain=1.0, texts=4)
     users.step()
     assert not any(len(writer.draft) for writer in users.writers)
+
+
+def test_what_others_may_lose_in_a_decode_is_not_there_for_a_second_draft() -> None:
+    users = SimulatedUsers(COSTS["GPU"], [User(0.9)] * 4, auto).run(100)
+    first, second, *others = users.writers
+    assert isinstance(second.policy, AdaptivePolicy)
+    second.policy.rows.offer.risk = 1000.0
+    users.step()
+    assert not len(first.draft) and all(len(each.draft) for each in (second, *others))
+    assert second.policy.rows.offer.risk == 0
+    users.step()
+    assert len(first.draft)

@@ -60,10 +60,32 @@ def counted(text: list[int], depth: int, evidence: dict[int, Evidence]) -> list[
     return grown[len(text) :]
 
 
+# Shares that counts of small texts reach exactly, and miss by one; and little that is too little.
+EVIDENCE = [
+    {3: Evidence(1, 0.6), 2: Evidence(2, 0.5), 1: Evidence(2, 0.4)},
+    {4: Evidence(2, 0.0), 2: Evidence(1, 0.5), 1: Evidence(1, 0.0)},
+    {1: Evidence(1, 0.5)},
+]
+
+
 @given(TEXTS, st.integers(1, 5))
-def test_ngram_counts_with_back_off(text: list[int], depth: int) -> None:
-    evidence = {3: Evidence(1, 0.6), 2: Evidence(2, 0.5), 1: Evidence(2, 0.4)}
+@pytest.mark.parametrize("evidence", EVIDENCE)
+def test_ngram_counts_with_back_off(
+    evidence: dict[int, Evidence], text: list[int], depth: int
+) -> None:
     assert proposed(Ngram(evidence), text, depth) == counted(text, depth, evidence)
+
+
+@given(TEXTS, st.lists(st.tuples(st.integers(0, 8), TEXTS), max_size=6))
+@pytest.mark.parametrize("evidence", EVIDENCE)
+def test_ngram_counts_what_is_left_of_a_text_that_was_cut(
+    evidence: dict[int, Evidence], text: list[int], changes: list[tuple[int, list[int]]]
+) -> None:
+    drafter = Ngram(evidence)
+    drafter.begin(text)
+    for cut, added in changes:
+        text = [*text[: max(0, len(text) - cut)], *added[:4]]
+        assert proposed(drafter, text) == counted(text, 6, evidence)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=6))
@@ -95,3 +117,5 @@ def test_wrong_parameters_are_named() -> None:
         PromptLookup(longest=3, shortest=4)
     with pytest.raises(InvalidValueError, match="evidence is"):
         Ngram({})
+    with pytest.raises(InvalidValueError, match="evidence is"):
+        Ngram({0: Evidence(1, 0.5), 2: Evidence(1, 0.5)})

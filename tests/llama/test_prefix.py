@@ -9,9 +9,11 @@ from fakes import tiny
 from fakes.checked import KINDS, SLIDING, STATES, TOLERANCE, Make
 
 from localspec.errors import LocalspecError
+from localspec.llama import cached_text
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import Draft
 from localspec.speculation.passes import Pass
+from localspec.utils.tokens import common_prefix
 
 LONG = 2_000
 RANDOM = np.random.default_rng(5)
@@ -172,6 +174,41 @@ def test_what_was_copied_up_to_a_mark_is_freed(make: Make, texts: Any, kind: str
         row = text.extend(some(10)).copy()
         fresh.truncate(0)
         assert float(np.abs(row - fresh.extend(text.tokens)).max()) < TOLERANCE
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_what_is_taken_of_texts_that_were_written_marked_and_cut_at_random(
+    make: Make, texts: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cached_text, "LEAST_SAVED", 4)
+    rng, fresh, all_texts, taken = np.random.default_rng(7), make(kind), texts(kind, 3), 0
+    for text in all_texts:
+        text.extend(some(250 if kind == SLIDING else 20))
+    for _ in range(30):
+        mine, other, third = (all_texts[i] for i in rng.permutation(3))
+        if rng.random() < 0.7:
+            other.mark()
+        pending, *draft = some(rng.integers(1, 12))
+        other.score(pending, Draft(draft))
+        other.commit(range(rng.integers(0, len(draft) + 1)))
+        third.truncate(max(0, len(third.tokens) - int(rng.integers(0, 5))))
+        prompt = [*other.tokens[: max(0, len(other.tokens) - rng.integers(0, 12))], *some(3)]
+        place = max(common_prefix(each.tokens, prompt) for each in all_texts)
+        assert mine.place_to_mark(prompt) == (0 if mine.shares_cells else place)
+        before = list(mine.tokens)
+        length = mine.take_prefix(prompt)
+        assert length == common_prefix(mine.tokens, prompt)
+        if mine.tokens == before:
+            mine.truncate(int(rng.integers(0, len(before) + 1)))
+        else:
+            assert mine.tokens == prompt[:length] and mine.memory.length == length
+            assert length - common_prefix(before, prompt) >= 4
+            taken += 1
+        for text in all_texts:
+            row = text.extend(some(1)).copy()
+            fresh.truncate(0)
+            assert float(np.abs(row - fresh.extend(text.tokens)).max()) < TOLERANCE
+    assert taken >= 5
 
 
 def extended(text: KVSequence, fresh: KVSequence) -> None:
