@@ -528,16 +528,23 @@ def trees(models: dict[str, Model]) -> Any:
     chains.close()
 
 
+@pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_tree_s_rows_are_those_of_its_chains(trees: Any, shape: str) -> None:
-    """And after any verdict the text goes on, and another text beside it."""
+def test_a_tree_s_rows_are_those_of_its_chains(trees: Any, shape: str, lost: bool) -> None:
+    """And after any verdict the text goes on, and another text beside it.
+
+    lost: whether the device has lost both texts, so that they come before the drafts.
+    """
     context, chains = trees
     tree, other = texts_of(context, (20, 33))
     parents = SHAPES[shape]
     draft = Draft([7 + 3 * node for node in range(len(parents))], parents)
     for last in range(ROOT, len(draft)):
         passes = [draft_pass(tree, 4, draft), draft_pass(other, 9, Draft([10, 11]))]
+        if lost:
+            context.renew()
         scores = context.decode(passes)[0]
+        assert scores.again == (len(tree.tokens) if lost else 0)
         for node, row in enumerate(scores.logits, start=ROOT):
             chains.set_tokens(tree.tokens)
             path = [draft.tokens[each] for each in draft.path(node)]
@@ -548,7 +555,7 @@ def test_a_tree_s_rows_are_those_of_its_chains(trees: Any, shape: str) -> None:
         beside_tokens = [*other.tokens, 9, 10]
         tree.commit(path)
         other.commit([0])
-        assert tree.tokens == tokens
+        assert tree.tokens == tokens and tree.memory.length == len(tokens)
         assert other.tokens == beside_tokens
         for sequence, text in ((tree, tokens), (other, beside_tokens)):
             chains.truncate(0)

@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 from fakes.toy import ToyModel
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -24,7 +24,7 @@ from localspec.speculation.rules import RULES
 from localspec.stats import Stats
 from localspec.utils.tokens import common_prefix
 
-N_VOCAB, MARK = 5, 7
+N_VOCAB, END, MARK = 5, 4, 7
 MODEL = ToyModel.random(N_VOCAB, seed=3, spread=1.5)
 PARAMS = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
 
@@ -96,6 +96,7 @@ class Forgetful:
             self.read.append(certain)
             self.tokens = before
         else:
+            assert again <= 1, "the missing tokens come before"
             self._draft, self._pending = draft, certain
         self.cached = len(self.tokens)
         wanted = prefixes[len(prefixes) - one.wanted :]
@@ -181,10 +182,21 @@ tokens = st.lists(st.integers(0, N_VOCAB - 1), min_size=1, max_size=12)
 
 
 @settings(max_examples=100)
+@example(
+    prompts=[(0, [1, 2, 3]), (9, [0])],
+    readers=2,
+    keeps=[0, 100],
+    parents=PARENTS[0],
+    grain=1,
+    loses=0,
+    chunk=None,
+    other=False,
+    seed=0,
+)
 @given(
     prompts=st.lists(st.tuples(st.integers(0, 30), tokens), min_size=1, max_size=3),
     readers=st.integers(0, 2),
-    keeps=st.sampled_from([0, 5, 100]),
+    keeps=st.lists(st.sampled_from([0, 5, 100]), min_size=2, max_size=2),
     parents=st.sampled_from(PARENTS),
     grain=st.sampled_from([1, 4]),
     loses=st.integers(0, 3),
@@ -196,7 +208,7 @@ def test_every_token_is_read_once_and_every_hidden_row_is_shown(
     *,
     prompts: list[tuple[int, list[int]]],
     readers: int,
-    keeps: int,
+    keeps: list[int],
     parents: list[int],
     grain: int,
     loses: int,
@@ -205,14 +217,17 @@ def test_every_token_is_read_once_and_every_hidden_row_is_shown(
     seed: int,
 ) -> None:
     target = Forgetful(grain=grain, loses=loses, other=[], place=MARK)
-    drafters = [Reader(layers, keeps, parents) for layers in LAYERS[:readers]]
+    drafters = [Reader(LAYERS[i], keeps[i], parents) for i in range(readers)]
     text: list[int] = []
     for kept, added in prompts:
         text = [*text[:kept], *added]
         prompt, stats = text[:-1], Stats()
         expected = plain(text, seed, 8)
         target.other, target.marks, target.read = prompt[: 9 * other], [], []
-        known = [min(keeps, common_prefix(each.read_tokens, prompt)) for each in drafters]
+        known = [
+            min(most, common_prefix(each.read_tokens, prompt))
+            for each, most in zip(drafters, keeps, strict=False)
+        ]
         known.append(len(prompt))
         shared = min(target.shared(prompt), *known)
         held = target.left_by(shared)
@@ -226,6 +241,7 @@ def test_every_token_is_read_once_and_every_hidden_row_is_shown(
             text,
             stats,
             chunk=(lambda: chunk) if chunk else None,
+            ends=lambda token: token == END,
         )
         # A text that is begun anew forgets what it had asked for; one that is begun goes on.
         decoder.begin(1)
