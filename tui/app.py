@@ -323,7 +323,7 @@ class ChatApp(App[None]):
         is_idle = not self.engine_thread.busy
         self.main.action_stop()
         if is_idle and self.screen is self.main and self.main.unsent.set_aside():
-            self.notify("the text is among the earlier messages: Up brings it back", timeout=4)
+            self.notify("kept: Up brings it back", timeout=4)
             return
         if monotonic() - self._ctrl_c_pressed < _QUIT_INTERVAL:
             self.exit()

@@ -46,7 +46,6 @@ class EngineEventHandler:
         self._shown_problem: str | None = None
         self._was_busy = False
         self._answer_began = 0.0
-        self._active_keys: object = None
         self._handlers: dict[type, Callable[[Any], None]] = {
             AnswerEdited: self._answer_edited,
             AnswerStarted: self._answer_started,
@@ -83,28 +82,12 @@ class EngineEventHandler:
             self.handle(event)
         busy, self._was_busy = self._was_busy, self._app.engine_thread.busy
         if busy != self._was_busy or not all(isinstance(each, _FREQUENT) for each in events):
-            self._refresh_footer()
+            self._screen.refresh_bindings()
             # Each blink of the cursor makes the engine wait a little.
             self._screen.composer.cursor_blink = not self._was_busy
 
         if is_idle:
             self._screen.outbox.send_next()
-
-    def redraw_footer(self) -> None:
-        """Redraw the footer now, and again after the next event.
-
-        Textual reads the keys a moment later, when a quick answer may just be written.
-        """
-        self._active_keys = None
-        self._screen.refresh_bindings()
-
-    def _refresh_footer(self) -> None:
-        """Redraw the footer, which is slow, only if other keys are active now."""
-        active = self._screen.active_bindings.values()
-        keys = {(each.binding, each.enabled) for each in active}
-        if keys != self._active_keys:
-            self._active_keys = keys
-            self._screen.refresh_bindings()
 
     def handle(self, event: EngineEvent) -> None:
         """Save and show one event."""

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
+from textual.content import Content
 
 from localspec.conversation.events import Gauge
 from localspec.errors import InvalidValueError
@@ -70,8 +71,8 @@ class MessageSize:
             size = size_text(self._counted, self._gauge)
             both = f"{size} · {label}"
             label = both if cell_len(both) <= composer.size.width - _BESIDE else size
-        if composer.border_subtitle != label:
-            composer.border_subtitle = label
+        if composer.border_subtitle != (shown := Content(label)).markup:
+            composer.border_subtitle = shown
 
     @property
     def _gauge(self) -> Gauge | None:

@@ -134,4 +134,4 @@ class Outbox:
         if not self.queued:
             self.held = None
         self._screen.queue.show(self.queued, self.held)
-        self._screen.event_handler.redraw_footer()
+        self._screen.refresh_bindings()

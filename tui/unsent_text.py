@@ -52,6 +52,7 @@ class UnsentText:
             self._screen.history.add(composer.text)
         self.edited = turn
         composer.border_title = _EDIT_TITLES.get(turn.role, "")
+        self._screen.refresh_bindings()
         composer.set_text(typed_text(turn) if text is None else text)
 
     def end_edit(self) -> "Turn | None":
@@ -82,6 +83,7 @@ class UnsentText:
     def _stop_edit(self) -> "Turn | None":
         edited, self.edited = self.edited, None
         self._screen.composer.border_title = ""
+        self._screen.refresh_bindings()
         return edited
 
     def leave(self) -> None:

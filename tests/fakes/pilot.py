@@ -121,12 +121,14 @@ async def running_chat(
     latest: bool = False,
     bundled: bool = False,
     loaded: bool = True,
+    notifications: bool = False,
     **options: Any,
 ) -> AsyncIterator[ChatPilot]:
     """A chat with a scripted model. folder: of its sessions.
 
     latest: resume the latest session. bundled: the model has the name of the bundled pair.
-    loaded: wait until the model is loaded. options: of `LaunchOptions`.
+    loaded: wait until the model is loaded. notifications: whether they are shown. options: of
+    `LaunchOptions`.
     """
     archive = Archive(folder / "sessions.sqlite3")
     model = str(registry.bundled().target) if bundled else "scripted"
@@ -134,7 +136,7 @@ async def running_chat(
     launch_options = LaunchOptions(**{"model": model, "session": session, **options})
     app = ChatApp(EngineThread(script.load), archive, launch_options, encoding=encoding)
     app.animation_level = "none"
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=notifications) as pilot:
         chat = ChatPilot(app, pilot)
         if loaded:
             await chat.until(lambda: chat.screen.event_handler.state != "loading")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import MISMATCH, Script
+from textual.widgets._toast import Toast
 
 from localspec_tui.screens.settings import SettingsScreen
 
@@ -36,6 +37,62 @@ def test_forty_by_ten_cells_show_answer_composer_and_status(tmp_path: Path) -> N
             assert "Yes." in chat.text
             assert "Write a message" in chat.text
             assert "tok/s" in chat.text
+
+    asyncio.run(body())
+
+
+def test_the_conversation_keeps_its_width_whatever_is_below(tmp_path: Path) -> None:
+    async def body() -> None:
+        script = Script(["word " * 400])
+        async with running_chat(script, tmp_path) as chat:
+            view = chat.screen.view
+            await chat.ask("hi")
+            script.rate = 50
+            await chat.send("more")
+            await chat.send("queued")
+            chat.screen.progress.show_action("reading")
+            await chat.press("ctrl+t", "ctrl+f")
+            await chat.until(lambda: all(text in chat.text for text in ("queued", "reading …")))
+            assert "Find:" in chat.text and "plain" in chat.text
+            assert view.size.width == 78 and view.region.width == 80
+            await chat.press("escape", "escape", "escape")
+            await chat.wait_idle()
+
+    asyncio.run(body())
+
+
+def test_brackets_in_names_are_no_markup(tmp_path: Path) -> None:
+    async def body() -> None:
+        model = str(tmp_path / "[bold]odd.gguf")
+        async with running_chat(Script(), tmp_path, model=model) as chat:
+            assert "[bold]odd.gguf" in chat.text
+            chat.screen.progress.show_action("loading drafter [/x]")
+            await chat.pilot.pause()
+            assert "loading drafter [/x] …" in chat.text
+
+    asyncio.run(body())
+
+
+def test_why_an_answer_ended_is_shown_whole(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(["Yes."]), tmp_path, size=(40, 14)) as chat:
+            await chat.ask("hi")
+            await chat.ask("/edit-answer No.")
+            words = " ".join(chat.text.split())
+            assert "edited: a message may follow, or Ctrl-G goes on from here" in words
+
+    asyncio.run(body())
+
+
+def test_a_short_message_of_the_app_hides_one_row(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path, size=(60, 18), notifications=True) as chat:
+            chat.screen.composer.set_text("never mind")
+            await chat.press("ctrl+c")
+            await chat.until(lambda: "kept: Up brings it back" in chat.text)
+            assert [toast.region.height for toast in chat.app.screen.query(Toast)] == [1]
+            await chat.press("up")
+            assert chat.screen.composer.text == "never mind"
 
     asyncio.run(body())
 

@@ -8,6 +8,9 @@ _WIDTH = 24
 class ProgressLine(Static):
     """Hidden while there is nothing to wait for."""
 
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, markup=False)
+
     def on_mount(self) -> None:
         self.clear()
 

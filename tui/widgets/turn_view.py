@@ -50,7 +50,7 @@ class TurnView(SingleLayout, can_focus=True):
         border-left: blank;
         &:focus { border-left: wide $primary; }
         & > #title { height: 1; color: $foreground 60%; }
-        & > #stop-reason { height: 1; color: $text-warning; text-style: italic; }
+        & > #stop-reason { height: auto; color: $text-warning; text-style: italic; }
         &:ansi > #title { color: ansi_default; text-style: dim; }
         &.user { background: $foreground 5%; }
         &.user:ansi { background: ansi_default; }
