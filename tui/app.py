@@ -2,9 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -21,17 +19,14 @@ from textual.widgets import Input, TextArea
 from localspec.conversation.turns import Turn
 from localspec.drafters.spec import AUTO
 from localspec.errors import LocalspecError
-from localspec.models import registry
-from localspec.models.pair_finder import pair_of
-from localspec_tui import notes
-from localspec_tui.archive import Archive, SavedSession
+from localspec_tui.archive import Archive
 from localspec_tui.autosave import Autosave
 from localspec_tui.control_filter import ControlFilter
 from localspec_tui.copier import Copier
 from localspec_tui.encoding_filter import EncodingFilter
 from localspec_tui.engine_events import ModelReady, QuestionAsked
 from localspec_tui.engine_thread import EngineThread
-from localspec_tui.labels import absolute, absolute_drafters, model_label
+from localspec_tui.labels import model_label
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.log_lines import LogLines
 from localspec_tui.lost_terminal import exit_with_terminal
@@ -39,9 +34,10 @@ from localspec_tui.preferences import Preferences
 from localspec_tui.screens.chat import ChatScreen
 from localspec_tui.screens.help import HelpScreen, KeyGroups, as_bindings, key_text
 from localspec_tui.screens.sessions import SessionsScreen
-from localspec_tui.screens.settings import SAMPLING_DEFAULTS, ChatSettings, SettingsScreen
+from localspec_tui.screens.settings import SettingsScreen
 from localspec_tui.screens.system_prompt import SystemPromptScreen
 from localspec_tui.session_settings import SessionSettings
+from localspec_tui.settings_switch import SettingsSwitch
 from localspec_tui.slash_commands import COMMANDS
 from localspec_tui.typed_keys import KeyDue, KeyHandled, TypedKeys
 from localspec_tui.widgets.composer import Composer
@@ -58,7 +54,7 @@ class ChatApp(App[None]):
     """Owns the engine thread, the archive and the settings; screens reach them through the app.
 
     encoding: of a terminal without Unicode; None for UTF-8. main: the chat screen, which is always
-    the lowest. settings: the model, drafters and sampling in use. system: the system prompt.
+    the lowest. settings: the model, drafters, sampling and system prompt in use.
     lost_text: what was in the text box at the end, if it could not be kept with the session.
     copier: for what is copied.
     """
@@ -98,21 +94,12 @@ class ChatApp(App[None]):
         self.autosave = Autosave(archive)
         self.log_lines = LogLines()
         self.copier = Copier(self)
-        self.system = options.system
-        self.settings = ChatSettings(
-            options.model,
-            options.draft or AUTO,
-            options.sampling,
-            options.drop_oldest,
-            options.session_options,
-        )
+        self.settings = SettingsSwitch(self, options)
         self.main = ChatScreen()
         self.lost_text = ""
         self._typed_keys = TypedKeys(self)
         # Whether the theme is not the user's choice.
         self._is_theme_guessed = False
-        # The settings of the model that is loaded, to go back to if a switch fails.
-        self._working_settings = self.settings
         self._launch_options = options
         self._preferences = Preferences.read()
         self._control_filter = ControlFilter()
@@ -148,8 +135,8 @@ class ChatApp(App[None]):
             screen.switch.begin(options.system)
         self.engine_thread.load(
             options.model,
-            self.settings.draft,
-            when_full="drop" if options.drop_oldest else "stop",
+            self.settings.current.draft or AUTO,
+            when_full=self.settings.current.when_full,
             copied_texts=options.copied_texts,
             chat_template=options.chat_template,
             **options.runtime,
@@ -204,8 +191,7 @@ class ChatApp(App[None]):
     def _about_session(self) -> tuple[str, str | None, SessionSettings]:
         """The model, the system prompt and the settings of the session."""
         ready = self.main.event_handler.ready
-        settings = self.settings.saved(ready)
-        return ready.model if ready else "", self.system, settings
+        return ready.model if ready else "", self.settings.system, self.settings.current
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's filters, and those for what the terminal must not or cannot show."""
@@ -214,66 +200,11 @@ class ChatApp(App[None]):
 
     # Settings.
 
-    def apply_settings(self, settings: ChatSettings) -> None:
-        """Switch to these settings; what did not change is not loaded again.
-
-        An answer that is being written ends only for another model or other drafters.
-
-        Files get absolute paths, so that they are found from another folder later.
-        """
-        settings = replace(
-            settings,
-            model=settings.model and absolute(settings.model),
-            draft=absolute_drafters(settings.draft),
-        )
-        if settings.is_same_as(self.settings) and self.main.event_handler.state != "no model":
-            return
-        before, self.settings = self.settings, settings
-        sampling = {name: settings.sampling.get(name) for name in SAMPLING_DEFAULTS}
-        self.engine_thread.switch(
-            settings.model or _bundled_model() if settings.model != before.model else None,
-            settings.draft if settings.draft != before.draft else None,
-            when_full="drop" if settings.drop_oldest else "stop",
-            thinking_budget=settings.session_options.get("thinking_budget"),
-            template_options=settings.session_options.get("template_options"),
-            **sampling,
-        )
-
-    def change_system(self, system: str | None) -> None:
-        """Use another system prompt from the next answer on."""
-        if system != self.system:
-            self.system = system
-            self.engine_thread.set_system(system)
-
-    def continue_as_saved(self, session: SavedSession) -> None:
-        """Continue a session with its own settings; its drafters only with its own model."""
-        saved, settings, ready = session.settings, self.settings, self.main.event_handler.ready
-        model, lines = settings.model or str(_bundled_model()), list[str | None]()
-        if saved.draft is None:
-            # It was saved before sessions had settings.
-            return
-        if session.model == model:
-            draft, note = saved.usable_draft()
-            settings = replace(settings, draft=draft or AUTO)
-            lines = [note, notes.written_otherwise(session.key, saved, ready)]
-        elif session.model:
-            lines = [notes.another_model(session.model, model)]
-        for line in filter(None, lines):
-            self.main.view.note(line, warning=True)
-        settings = settings.continued(saved)
-        if settings != self.settings:
-            self.apply_settings(settings)
-
     def confirm_settings(self, ready: ModelReady) -> None:
         """Note that the settings are in use now, with this model."""
-        self.settings = self._working_settings = replace(self.settings, model=ready.model)
+        self.settings.confirm(ready)
         self.main.message_size.show_model(model_label(ready.model))
         self._remember(lambda known: known.remember_model(ready.model, bundled=ready.bundled))
-
-    def revert_settings(self) -> None:
-        """Go back to the model and drafters in use, after a switch failed."""
-        working = self._working_settings
-        self.settings = replace(self.settings, model=working.model, draft=working.draft)
 
     def _remember_theme(self, theme: Theme) -> None:
         is_guessed, self._is_theme_guessed = self._is_theme_guessed, False
@@ -390,10 +321,3 @@ def key_groups() -> KeyGroups:
     found = {title: owner.BINDINGS for title, owner in owners.items()}
     found["A message that has the focus"] = [*ConversationView.BINDINGS, *TurnView.BINDINGS]
     return found
-
-
-def _bundled_model() -> str | Path:
-    """A name or path that loads the bundled pair."""
-    path = registry.bundled().target
-    pair = pair_of(path)
-    return pair.name if pair else path

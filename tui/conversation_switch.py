@@ -18,7 +18,7 @@ class ConversationSwitch:
 
     def begin(self, system: str | None) -> None:
         """Begin the chat with the empty conversation on the screen, and this system prompt."""
-        self._screen.chat.system = system
+        self._screen.chat.settings.system = system
         self._screen.pending_changes.append(lambda: None)
         self._screen.chat.engine_thread.reset(self._screen.conversation, system)
 
@@ -30,7 +30,7 @@ class ConversationSwitch:
             chat.save_unsent("")
             chat.autosave.start_session()
 
-        self._switch(Conversation(), chat.system, take_over)
+        self._switch(Conversation(), chat.settings.system, take_over)
         self._screen.composer.focus()
 
     def resume(
@@ -61,7 +61,7 @@ class ConversationSwitch:
         def then() -> None:
             screen.unsent.put_back(session.unsent)
             if not at_start:
-                chat.continue_as_saved(session)
+                chat.settings.continue_as_saved(session)
             if found:
                 self.go_to(found)
 
@@ -103,7 +103,7 @@ class ConversationSwitch:
         take_over, then: called once the engine thread has it, before and after it is shown.
         """
         screen = self._screen
-        screen.chat.system = system
+        screen.chat.settings.system = system
         screen.outbox.hold("written in another conversation")
 
         def switched() -> None:

@@ -9,8 +9,9 @@ from localspec_tui.figures import longest_answer
 from localspec_tui.presets import Preset
 from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.sessions import SessionsScreen
-from localspec_tui.screens.settings import ChatSettings, SettingsScreen
+from localspec_tui.screens.settings import SettingsScreen
 from localspec_tui.screens.system_prompt import SystemPromptScreen
+from localspec_tui.session_settings import SessionSettings
 
 if TYPE_CHECKING:
     from localspec_tui.screens.chat import ChatScreen
@@ -41,23 +42,25 @@ class Dialogs:
         if any(isinstance(screen, SettingsScreen) for screen in chat.screen_stack):
             return
 
-        def chosen(settings: ChatSettings | None) -> None:
-            if settings:
-                chat.apply_settings(settings)
+        def chosen(choice: tuple[str | None, SessionSettings] | None) -> None:
+            if choice:
+                settings.apply(*choice)
 
-        screen = SettingsScreen(chat.settings, problem, longest_answer(self._screen))
+        settings, longest = chat.settings, longest_answer(self._screen)
+        screen = SettingsScreen(settings.model, settings.current, problem, longest)
         chat.push_screen(screen, chosen)
 
     def system_prompt(self) -> None:
         """Open the system prompt and the presets."""
-        chat = self._screen.chat
+        settings = self._screen.chat.settings
 
         def chosen(preset: Preset | None) -> None:
             if preset:
-                chat.apply_settings(replace(chat.settings, sampling=preset.options))
-                chat.change_system(preset.system)
+                settings.apply(settings.model, replace(settings.current, sampling=preset.options))
+                settings.change_system(preset.system)
 
-        chat.push_screen(SystemPromptScreen(Preset(chat.system, chat.settings.sampling)), chosen)
+        current = Preset(settings.system, settings.current.sampling)
+        self._screen.chat.push_screen(SystemPromptScreen(current), chosen)
 
     def context_full(self, retry: Callable[[], None]) -> None:
         """Ask what to do now that the context is full. retry: called if there is room again."""
@@ -69,7 +72,8 @@ class Dialogs:
         def decided(choice: str | None) -> None:
             match choice:
                 case "drop":
-                    chat.apply_settings(replace(chat.settings, drop_oldest=True))
+                    settings = chat.settings
+                    settings.apply(settings.model, replace(settings.current, drop_oldest=True))
                 case "larger":
                     chat.engine_thread.enlarge(larger)
                 case "new":

@@ -206,7 +206,7 @@ class EngineEventHandler:
                 self._screen.pending_changes.popleft()
                 self._screen.view.note(event.error, warning=True)
             case _:
-                self._app.revert_settings()
+                self._app.settings.revert()
                 self._screen.view.note(event.error, warning=True)
         if not is_loaded:
             self._screen.outbox.hold("because no model is loaded")

@@ -90,4 +90,4 @@ def _why_plain(screen: "ChatScreen") -> str | None:
     """Why drafters that are loaded do not draft now; None if they may."""
     if screen.event_handler.state == "comparing":
         return "for the comparison"
-    return "depth is 0" if screen.chat.settings.sampling.get("depth") == 0 else None
+    return "depth is 0" if screen.chat.settings.current.sampling.get("depth") == 0 else None

@@ -92,13 +92,13 @@ class SlashCommands:
             self._screen.action_system()
             return
         system = system_of(text)
-        self._screen.chat.change_system(system)
+        self._screen.chat.settings.change_system(system)
         self._screen.view.note(f"system prompt from the next answer on: {system or 'none'}")
 
     def _drop_oldest(self, choice: str) -> None:
         """Choose what happens where the context is full."""
-        chat, drop = self._screen.chat, is_on("/drop-oldest", choice)
-        chat.apply_settings(replace(chat.settings, drop_oldest=drop))
+        settings, drop = self._screen.chat.settings, is_on("/drop-oldest", choice)
+        settings.apply(settings.model, replace(settings.current, drop_oldest=drop))
         self._screen.view.note(full_context_note(drop=drop))
 
     def _model(self, name: str) -> None:
@@ -106,24 +106,24 @@ class SlashCommands:
         if not name:
             self._screen.action_settings()
             return
-        settings = replace(self._screen.chat.settings, model=path_of(name))
-        self._screen.chat.apply_settings(settings)
+        settings = self._screen.chat.settings
+        settings.apply(path_of(name), settings.current)
 
     def _draft(self, drafters: str) -> None:
         """Switch to these drafters. drafters: empty opens the settings."""
         if not drafters:
             self._screen.action_settings()
             return
-        settings = replace(self._screen.chat.settings, draft=drafters_of(drafters))
-        self._screen.chat.apply_settings(settings)
+        settings = self._screen.chat.settings
+        settings.apply(settings.model, replace(settings.current, draft=drafters_of(drafters)))
 
     def _think(self, choice: str) -> None:
         """Switch reasoning on or off."""
         on = wants_thinking(choice, self._screen.event_handler.ready)
-        chat = self._screen.chat
-        chat.engine_thread.set_thinking(on)
-        options = with_thinking(chat.settings.session_options, on)
-        chat.settings = replace(chat.settings, session_options=options)
+        self._screen.chat.engine_thread.set_thinking(on)
+        settings = self._screen.chat.settings
+        options = with_thinking(settings.current.session_options, on)
+        settings.current = replace(settings.current, session_options=options)
         self._screen.view.note(f"reasoning is {choice} from the next answer on")
 
     def _save(self, path: str) -> None:

@@ -77,7 +77,7 @@ def test_sampling_and_a_system_prompt_count_from_the_next_answer_on(tmp_path: Pa
             chat.app.screen.query_one("#temperature").value = "0.25"  # type: ignore[attr-defined]
             await chat.press("ctrl+s")
             await chat.until(lambda: chat.app.screen is chat.screen)
-            chat.app.change_system("Be brief.")
+            chat.app.settings.change_system("Be brief.")
             script.rate = 0
             await chat.wait_idle()
             assert chat.contents == ["count", LONG]

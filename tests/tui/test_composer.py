@@ -228,11 +228,11 @@ def test_commands_of_the_plain_chat_run_here_too(tmp_path: Path) -> None:
             await chat.ask("/copy")
             assert chat.app.clipboard == "three"
             await chat.ask("/system Be brief.")
-            assert chat.app.system == "Be brief."
+            assert chat.app.settings.system == "Be brief."
             await chat.ask('/system ""')
-            assert chat.app.system is None
+            assert chat.app.settings.system is None
             await chat.ask("/drop-oldest on")
-            assert chat.app.settings.drop_oldest
+            assert chat.app.settings.current.drop_oldest
             for command, screen in {
                 "/?": HelpScreen,
                 "/system": SystemPromptScreen,
@@ -256,7 +256,7 @@ def test_a_relative_path_of_a_drafter_is_kept_as_an_absolute_one(
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:
             await chat.send("/draft suffix small.gguf")
-            await chat.until(lambda: chat.app.settings.draft == f"suffix,{small}")
+            await chat.until(lambda: chat.app.settings.current.draft == f"suffix,{small}")
 
     asyncio.run(body())
 
@@ -284,7 +284,7 @@ def test_names_of_drafters_may_have_spaces_and_commas(
                 assert chat.screen.composer.text == f"/draft {typed}"
                 return
             paths = [str(tmp_path / each) if " " in each else each for each in names]
-            assert split_names(chat.app.settings.draft) == paths
+            assert split_names(chat.app.settings.current.draft) == paths
 
     asyncio.run(body())
 

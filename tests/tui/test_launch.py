@@ -137,8 +137,9 @@ def test_the_chat_saves_drafters_and_sampling_with_the_session(tmp_path: Path) -
             await chat.ask("hi")
             key = chat.app.autosave.key or ""
             assert chat.app.archive.settings(key) == SessionSettings("ngram", sampling)
-            changed = replace(chat.app.settings, sampling={"temperature": 0.5})
-            chat.app.apply_settings(changed)
+            settings = chat.app.settings
+            changed = replace(settings.current, sampling={"temperature": 0.5})
+            settings.apply(settings.model, changed)
             await chat.ask("again")
             assert chat.app.archive.settings(key) == SessionSettings("ngram", {"temperature": 0.5})
 

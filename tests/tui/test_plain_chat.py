@@ -180,7 +180,7 @@ def test_both_chats_go_on_with_each_other_s_conversations(chat: Chat, file: Path
 
     async def with_a_screen() -> None:
         async with running_chat(Script(["Two."]), file.parent, latest=True) as opened:
-            assert opened.app.system == "Be brief."
+            assert opened.app.settings.system == "Be brief."
             await opened.ask("second")
 
     asyncio.run(with_a_screen())

@@ -61,7 +61,7 @@ def test_a_drafter_that_was_deleted_is_a_note_and_auto(tmp_path: Path) -> None:
             assert chat.notes == [
                 "small.gguf is not on this machine any more; the drafters are those of --draft auto"
             ]
-            assert chat.app.settings.draft == "auto"
+            assert chat.app.settings.current.draft == "auto"
             assert chat.screen.event_handler.ready.draft == ("suffix",)
 
     asyncio.run(body())
@@ -75,7 +75,10 @@ def test_a_drafter_that_does_not_fit_is_a_note_and_the_sampling_is_used(tmp_path
         async with running_chat(script, tmp_path, draft="ngram") as chat:
             await open_saved(chat, SessionSettings(f"{tmp_path}/small.gguf", SAMPLING))
             assert chat.notes == ["small.gguf does not fit"]
-            assert (chat.app.settings.draft, chat.app.settings.sampling) == ("ngram", SAMPLING)
+            assert (chat.app.settings.current.draft, chat.app.settings.current.sampling) == (
+                "ngram",
+                SAMPLING,
+            )
             await chat.ask("and now?")
             assert script.engines[0].slot.started[-1].sampling["temperature"] == 0.3
             await chat.press("ctrl+s")
@@ -95,7 +98,10 @@ def test_with_another_model_its_drafters_are_not_used(tmp_path: Path) -> None:
                 "this conversation is with large.gguf, and scripted goes on with it; to change "
                 "that: /model /models/large.gguf"
             ]
-            assert (chat.app.settings.draft, chat.app.settings.sampling) == ("ngram", SAMPLING)
+            assert (chat.app.settings.current.draft, chat.app.settings.current.sampling) == (
+                "ngram",
+                SAMPLING,
+            )
 
     asyncio.run(body())
 
@@ -120,16 +126,16 @@ def test_that_the_oldest_messages_are_dropped_is_kept(tmp_path: Path) -> None:
             assert with_defaults(begun, archive).drop_oldest
         async with running_chat(Script(), tmp_path, latest=True, drop_oldest=True) as chat:
             session = chat.app.engine_thread.session
-            assert session and session.when_full == "drop" and chat.app.settings.drop_oldest
+            assert session and session.when_full == "drop" and chat.app.settings.current.drop_oldest
 
     async def opened_from_the_list() -> None:
         async with running_chat(Script(), tmp_path) as chat:
             session = chat.app.engine_thread.session
             assert session and session.when_full == "stop"
             await open_saved(chat, SessionSettings("suffix", {}, drop_oldest=True))
-            assert session.when_full == "drop" and chat.app.settings.drop_oldest
+            assert session.when_full == "drop" and chat.app.settings.current.drop_oldest
             await open_saved(chat, SessionSettings("suffix", {}))
-            assert session.when_full == "stop" and not chat.app.settings.drop_oldest
+            assert session.when_full == "stop" and not chat.app.settings.current.drop_oldest
 
     asyncio.run(chosen())
     asyncio.run(opened_again())
@@ -142,6 +148,9 @@ def test_a_session_without_settings_changes_none(tmp_path: Path) -> None:
         async with running_chat(Script(), tmp_path, draft="ngram", sampling=sampling) as chat:
             await open_saved(chat, SessionSettings())
             assert query(tmp_path / "sessions.sqlite3", "SELECT count(*) FROM session") == [(1,)]
-            assert (chat.app.settings.draft, chat.app.settings.sampling) == ("ngram", sampling)
+            assert (chat.app.settings.current.draft, chat.app.settings.current.sampling) == (
+                "ngram",
+                sampling,
+            )
 
     asyncio.run(body())

@@ -82,7 +82,7 @@ def test_a_bad_setting_is_explained_and_not_applied(
             assert chat.is_on_top(SettingsScreen)
             await chat.press("escape")
             await chat.wait_idle()
-            assert chat.app.settings.sampling == {}
+            assert chat.app.settings.current.sampling == {}
 
     asyncio.run(body())
 
@@ -98,7 +98,7 @@ def test_dry_and_xtc_are_settings_and_others_of_the_command_line_stay(tmp_path: 
             await type_in(chat, "xtc_probability", "0.25")
             await chat.press("ctrl+s")
             await chat.wait_idle()
-            assert chat.app.settings.sampling == {
+            assert chat.app.settings.current.sampling == {
                 **given,
                 "dry_multiplier": 0.8,
                 "dry_allowed_length": 3,
@@ -368,7 +368,7 @@ def test_a_full_context_can_be_left_as_it_is(tmp_path: Path) -> None:
             await chat.press("enter")
             await chat.wait_idle()
             assert not chat.is_on_top(ChoiceDialog)
-            assert not chat.app.settings.drop_oldest
+            assert not chat.app.settings.current.drop_oldest
             assert len(chat.contents) == 2
 
     asyncio.run(body())

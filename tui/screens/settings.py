@@ -1,8 +1,8 @@
 """Settings screen: the model, its drafters, and the sampling."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -20,7 +20,6 @@ from localspec.generation_config import GenerationConfig
 from localspec.models import registry
 from localspec.models.inventory import InventoryEntry, model_inventory
 from localspec.utils.format import format_bytes
-from localspec_tui.engine_events import ModelReady
 from localspec_tui.labels import model_label
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.widgets.key_bar import KeyBar
@@ -73,47 +72,11 @@ def _label(name: str) -> str:
     return " ".join([first.upper() if first in ("dry", "xtc") else first, *rest])
 
 
-@dataclass(frozen=True, slots=True)
-class ChatSettings:
-    """model: None is the bundled pair. draft: names of the drafters, or "auto". sampling: options
-    of GenerationConfig that are not the default. drop_oldest: whether the oldest turns are dropped
-    when the context is full; if not, the answer stops. session_options: other options of Session.
-    """
+class SettingsScreen(ModalScreen[tuple[str | None, SessionSettings] | None]):
+    """Returns the model and the new settings, or None if the user pressed Escape.
 
-    model: str | None
-    draft: str
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-    drop_oldest: bool = False
-    session_options: Mapping[str, Any] = field(default_factory=dict)
-
-    def saved(self, ready: ModelReady | None) -> SessionSettings:
-        """What is saved of it with a session. ready: the loaded model, if there is one."""
-        values = self.draft, self.sampling, self.drop_oldest, self.session_options
-        given = (ready.chat_template, ready.runtime) if ready else ()
-        return SessionSettings(*values, *given)
-
-    def continued(self, saved: SessionSettings) -> "ChatSettings":
-        """The same model and drafters with all else as it was saved with a session."""
-        return replace(
-            self,
-            sampling=saved.sampling,
-            drop_oldest=saved.drop_oldest,
-            session_options=saved.session_options,
-        )
-
-    def is_same_as(self, other: "ChatSettings") -> bool:
-        """Whether both are the same in what the settings screen shows."""
-        same = all(
-            self.sampling.get(name) == other.sampling.get(name) for name in SAMPLING_DEFAULTS
-        )
-        return same and replace(self, sampling={}) == replace(other, sampling={})
-
-
-class SettingsScreen(ModalScreen[ChatSettings | None]):
-    """Returns the new settings, or None if the user pressed Escape.
-
-    current: the settings in use. problem: why no model is loaded; empty if one is. longest: what
-    an empty max_tokens stands for now.
+    model: the one in use; None is the bundled pair. current: the settings in use. problem: why no
+    model is loaded; empty if one is. longest: what an empty max_tokens stands for now.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -123,12 +86,13 @@ class SettingsScreen(ModalScreen[ChatSettings | None]):
 
     def __init__(
         self,
-        current: ChatSettings,
+        model: str | None,
+        current: SessionSettings,
         problem: str = "",
         longest: str = SAMPLING_DEFAULTS["max_tokens"],
     ) -> None:
         super().__init__()
-        self._current = current
+        self._model, self._current = model, current
         self._problem = problem
         self._usual = {**_USUAL, "max_tokens": longest}
         self._models: Sequence[InventoryEntry] = ()
@@ -136,8 +100,8 @@ class SettingsScreen(ModalScreen[ChatSettings | None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="page", can_focus=False):
             yield ProblemLine(id="problem")
-            yield from self._choice("model", self._current.model or "", "the bundled pair")
-            yield from self._choice("draft", self._current.draft, AUTO)
+            yield from self._choice("model", self._model or "", "the bundled pair")
+            yield from self._choice("draft", self._current.draft or AUTO, AUTO)
             yield from self._sampling(self._usual)
             when_full = "drop" if self._current.drop_oldest else ""
             yield from self._row("when_full", when_full, "stop (or drop the oldest messages)")
@@ -234,15 +198,13 @@ class SettingsScreen(ModalScreen[ChatSettings | None]):
             return
         # Options that have no row here, as of the command line, stay.
         sampling = {**self._current.sampling, **values}
-        self.dismiss(
-            ChatSettings(
-                self._typed("model") or None,
-                self._typed("draft") or AUTO,
-                {name: value for name, value in sampling.items() if value is not None},
-                drop_oldest,
-                self._current.session_options,
-            )
+        settings = replace(
+            self._current,
+            draft=self._typed("draft") or AUTO,
+            sampling={name: value for name, value in sampling.items() if value is not None},
+            drop_oldest=drop_oldest,
         )
+        self.dismiss((self._typed("model") or None, settings))
 
     def _drop_oldest(self) -> bool:
         typed = self._typed("when_full") or "stop"
