@@ -10,6 +10,7 @@ from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
+from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES, Theme
@@ -30,6 +31,7 @@ from localspec_tui.labels import model_label
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.log_lines import LogLines
 from localspec_tui.lost_terminal import exit_with_terminal
+from localspec_tui.pinned_columns import with_pinned_columns
 from localspec_tui.preferences import Preferences
 from localspec_tui.screens.chat import ChatScreen
 from localspec_tui.screens.help import HelpScreen, KeyGroups, as_bindings, key_text
@@ -192,6 +194,10 @@ class ChatApp(App[None]):
         """The model, the system prompt and the settings of the session."""
         ready = self.main.event_handler.ready
         return ready.model if ready else "", self.settings.system, self.settings.current
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's, for terminals that do not agree on the widths of emoji."""
+        return with_pinned_columns(super().get_driver_class())
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's filters, and those for what the terminal must not or cannot show."""
