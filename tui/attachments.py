@@ -22,6 +22,8 @@ _CODE_OR_WORD = re.compile(
 _AFTER_WORDS = ".,;:!?)]}"
 _GAP = re.compile(r"[ \t]*\n+|[ \t]+")
 _FENCES = re.compile(r"`{3,}")
+# A code block with a name above it.
+_NAMED_BLOCK = re.compile(r"^(?P<name>[^\n]+):\n(?P<fence>`{3,})\w*\n.*?\n(?P=fence)$", re.M | re.S)
 # A word after @ that is meant as a file, unlike the name of a person or a decorator.
 _FILE_NAME = re.compile(r"[^()]*(?:[/\\][^()]*|\.\w{1,5})")
 
@@ -45,6 +47,28 @@ def attach_files(text: str, folder: Path) -> tuple[str, list[str]]:
         return text, []
     parts.append(_text_between(text, end, len(text)))
     return "\n\n".join(part for part in parts if part), names
+
+
+def detach_files(text: str, folder: Path) -> str:
+    """Undo `attach_files`: the message with the names of its files instead of their text.
+
+    A file that has changed since, or is gone, stays a code block.
+    """
+    parts: list[str] = []
+    end = 0
+    for match in _NAMED_BLOCK.finditer(text):
+        if _has_text(match["name"], match[0], folder):
+            name = f'"{match["name"]}"' if " " in match["name"] else match["name"]
+            parts += [text[end : match.start()].removesuffix("\n\n"), f"@{name}"]
+            # With the blank line behind it.
+            end = match.end() + 2
+    if not parts:
+        return text
+    parts.append(text[end:])
+    message = ""
+    for part in filter(None, parts):
+        message += _gap(message, part) + part
+    return message if attach_files(message, folder)[0] == text else text
 
 
 def missing_file(text: str, folder: Path) -> str | None:
@@ -97,6 +121,21 @@ def _text_between(text: str, start: int, end: int) -> str:
     """The part of a message before, between or after file names."""
     gap = _GAP.match(text, start, end) if start else None
     return text[gap.end() if gap else start : end].rstrip()
+
+
+def _gap(before: str, after: str) -> str:
+    """What stands between two parts of a message of which one is a file name."""
+    if not before or before[-1] in "([{" or after[0] in _AFTER_WORDS:
+        return ""
+    return "\n" if after[0].isspace() else " "
+
+
+def _has_text(name: str, block: str, folder: Path) -> bool:
+    """Whether a file still has the text of a code block."""
+    try:
+        return _block(name, folder) == block
+    except (InvalidValueError, OSError):
+        return False
 
 
 def _block(name: str, folder: Path) -> str:

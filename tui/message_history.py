@@ -1,9 +1,18 @@
 """Message history: what the user wrote before, to be written again."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from localspec_tui.attachments import detach_files
+from localspec_tui.slash_commands import as_typed
 
 # Messages of earlier sessions that can be brought back.
 HISTORY_LENGTH = 500
+
+
+def recalled(message: str) -> str:
+    """A message of a conversation as it was typed; see `detach_files` for its files."""
+    return as_typed(detach_files(message, Path.cwd()))
 
 
 class MessageHistory:

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from localspec_tui.slash_commands import as_typed, is_command
+from localspec_tui.message_history import recalled
+from localspec_tui.slash_commands import is_command
 
 if TYPE_CHECKING:
     from localspec.conversation.turns import Turn
@@ -23,8 +24,8 @@ class UnsentText:
     def __init__(self, screen: "ChatScreen") -> None:
         self.edited: Turn | None = None
         self._screen = screen
-        # The new message that the box had before the edit.
-        self._message = ""
+        # The new message that the box had before the edit, and what was put there for it.
+        self._message = self._begun = ""
 
     @property
     def text(self) -> str:
@@ -34,7 +35,7 @@ class UnsentText:
         which would come back as a message, is not kept.
         """
         text = self._screen.composer.text
-        if self.edited and (self.edits_answer or text == typed_text(self.edited)):
+        if self.edits_answer or (self.edited and text == self._begun):
             text = self._message
         return "" if is_command(text) else text.strip() and text
 
@@ -50,10 +51,10 @@ class UnsentText:
             self._message = composer.text
         elif composer.text.strip():
             self._screen.history.add(composer.text)
-        self.edited = turn
+        self.edited, self._begun = turn, typed_text(turn)
         composer.border_title = _EDIT_TITLES.get(turn.role, "")
         self._screen.refresh_bindings()
-        composer.set_text(typed_text(turn) if text is None else text)
+        composer.set_text(self._begun if text is None else text)
 
     def end_edit(self) -> "Turn | None":
         """End the edit after its text was sent; return the turn, or None without an edit."""
@@ -100,4 +101,4 @@ class UnsentText:
 
 def typed_text(turn: "Turn") -> str:
     """What is in the box at the beginning of an edit. A message must not be taken for a command."""
-    return turn.content if turn.role == "assistant" else as_typed(turn.content)
+    return turn.content if turn.role == "assistant" else recalled(turn.content)

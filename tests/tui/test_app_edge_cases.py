@@ -221,6 +221,13 @@ def test_a_file_name_is_completed_and_its_file_attached(
             await chat.wait_idle()
             assert "remember the milk" in chat.contents[0]
             assert "remember the milk" in chat.text
+            # What is edited, and what comes back later, has the name of the file.
+            await chat.press("shift+tab", "up", "e")
+            assert chat.screen.composer.text == "read @notes.txt"
+            await chat.press("escape")
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.press("up")
+            assert chat.screen.composer.text == "read @notes.txt"
 
     asyncio.run(body())
 

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import InvalidValueError
-from localspec_tui.attachments import MAX_BYTES, attach_files, complete_path, missing_file
+from localspec_tui.attachments import (
+    MAX_BYTES,
+    attach_files,
+    complete_path,
+    detach_files,
+    missing_file,
+)
 
 
 @pytest.fixture
@@ -48,6 +54,41 @@ def test_a_line_after_a_file_keeps_its_indentation(folder: Path) -> None:
 def test_the_fence_is_longer_than_any_in_the_file(folder: Path) -> None:
     text, _ = attach_files("@src/deep.md", folder)
     assert text == "src/deep.md:\n````md\nUse:\n```\nx\n```\n````"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Explain @main.py to me",
+        "@src/deep.md",
+        '@"my notes.txt" @main.py',
+        "See @main.py, then (@src/deep.md).\n    indented",
+        "@main.py\n    x = 2",
+        "No file, but ```py\ncode\n```",
+        "Two\n\nparagraphs, @main.py and\n\none more",
+    ],
+)
+def test_what_was_typed_comes_back(folder: Path, message: str) -> None:
+    assert detach_files(attach_files(message, folder)[0], folder) == message
+
+
+@pytest.mark.parametrize("change", ["changed", "gone", "elsewhere"])
+def test_a_file_that_is_another_one_now_stays_a_code_block(folder: Path, change: str) -> None:
+    text, _ = attach_files("Explain @main.py and @src/deep.md", folder)
+    if change == "changed":
+        (folder / "main.py").write_text("print(2)\n")
+    elif change == "gone":
+        (folder / "main.py").unlink()
+    expected = text if change == "elsewhere" else text.partition("\n\nsrc/deep.md:")[0]
+    typed = detach_files(text, folder / "src" if change == "elsewhere" else folder)
+    assert typed == expected + ("" if change == "elsewhere" else " @src/deep.md")
+
+
+@pytest.mark.parametrize(
+    "text", ["main.py:\n```py\nprint(1)\n```\nto me", "a\nmain.py:\n```py\nprint(1)\n```"]
+)
+def test_code_blocks_that_no_file_became_stay(folder: Path, text: str) -> None:
+    assert detach_files(text, folder) == text
 
 
 def test_home_and_absolute_paths(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

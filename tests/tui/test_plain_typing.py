@@ -9,6 +9,7 @@ from fakes.chat_terminal import ChatTerminal
 
 from localspec.conversation.turns import Turn
 from localspec_tui.archive import Archive
+from localspec_tui.attachments import attach_files
 
 pytestmark = [
     pytest.mark.usefixtures("home"),
@@ -32,6 +33,19 @@ def test_what_the_locale_cannot_write_is_left_out_of_the_history(tmp_path: Path)
         terminal.wait_for(lambda: b"One.\r\n(" in terminal.shown)
         assert terminal.end_plain() == 0
         assert terminal.messages == ["plain"]
+
+
+def test_up_brings_the_name_of_an_attached_file_back(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("one\ntwo\n")
+    sent, _ = attach_files(f"See @{file} now", tmp_path)
+    saved(tmp_path, sent)
+    with ChatTerminal(tmp_path, plain=True, env={"TERM": "xterm"}, answers=["One."]) as terminal:
+        terminal.type(f"{UP}\r")
+        terminal.wait_for(lambda: b"One.\r\n(" in terminal.shown)
+        assert b" now" in terminal.shown and b"two" not in terminal.shown
+        assert terminal.end_plain() == 0
+        assert terminal.messages == [sent]
 
 
 def test_up_brings_messages_back_as_they_were_sent(tmp_path: Path) -> None:

@@ -23,13 +23,12 @@ from localspec_tui.engine_events import ModelReady
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.interpreter import prioritize_engine
 from localspec_tui.launch_options import LaunchOptions
-from localspec_tui.message_history import HISTORY_LENGTH
+from localspec_tui.message_history import HISTORY_LENGTH, recalled
 from localspec_tui.plain.commands import PlainCommands, message_of
 from localspec_tui.plain.event_handler import PlainEventHandler
 from localspec_tui.plain.message_reader import MessageReader, Typed
 from localspec_tui.plain.printer import Printer, as_shown
 from localspec_tui.session_settings import SessionSettings
-from localspec_tui.slash_commands import as_typed
 
 # The signals of a `kill` and of a closed terminal, which Windows has not.
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -129,7 +128,7 @@ class PlainChat:
             failure = self._events.failure
             write_note(f"error: {failure.error if failure else 'no model is loaded'}")
             return failure.exit_code if failure else LocalspecError.exit_code
-        self._reader.remember(lambda: map(as_typed, self.archive.messages(HISTORY_LENGTH)))
+        self._reader.remember(lambda: map(recalled, self.archive.messages(HISTORY_LENGTH)))
         while not self._leaves and (typed := self._read()) is not None:
             self._is_stopped = False
             self._obey(typed)

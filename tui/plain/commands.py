@@ -13,6 +13,7 @@ from localspec_tui.completion import objection
 from localspec_tui.editor import edit
 from localspec_tui.export import export_session
 from localspec_tui.labels import absolute, absolute_drafters, messages_text
+from localspec_tui.message_history import recalled
 from localspec_tui.notes import KEY_LETTERS
 from localspec_tui.plain.message_reader import END_KEYS
 from localspec_tui.session_settings import with_thinking
@@ -20,7 +21,6 @@ from localspec_tui.slash_commands import (
     COMMANDS,
     answer_of,
     as_message,
-    as_typed,
     drafters_of,
     full_context_note,
     is_on,
@@ -116,7 +116,7 @@ class PlainCommands:
         """Answer another text in place of the last question."""
         turns = self._turns
         question = question_of(turns)
-        text = text or self._edited(as_typed(turns[question].content), "/edit", "your last message")
+        text = text or self._edited(recalled(turns[question].content), "/edit", "your last message")
         self._chat.engine_thread.edit(question, message_of(text))
         self._chat.work()
 

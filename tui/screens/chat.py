@@ -22,13 +22,13 @@ from localspec_tui.conversation_switch import ConversationSwitch
 from localspec_tui.dialogs import Dialogs
 from localspec_tui.event_handler import EngineEventHandler
 from localspec_tui.figures import RegularUpdates, show_figures
-from localspec_tui.message_history import HISTORY_LENGTH, MessageHistory
+from localspec_tui.message_history import HISTORY_LENGTH, MessageHistory, recalled
 from localspec_tui.message_size import MessageSize
 from localspec_tui.outbox import Outbox
 from localspec_tui.outside_editor import edit_outside
 from localspec_tui.pasted_paths import as_attachments
 from localspec_tui.screen_commands import SlashCommands
-from localspec_tui.slash_commands import as_typed, is_command
+from localspec_tui.slash_commands import is_command
 from localspec_tui.unsent_text import UnsentText
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
@@ -203,7 +203,7 @@ class ChatScreen(Screen[None]):
 
     def _earlier_messages(self) -> Sequence[str]:
         try:
-            return [as_typed(each) for each in self.chat.archive.messages(HISTORY_LENGTH)]
+            return [recalled(each) for each in self.chat.archive.messages(HISTORY_LENGTH)]
         except LocalspecError:
             # The archive says what is wrong with it where it matters more.
             return ()
