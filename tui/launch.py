@@ -21,7 +21,7 @@ from localspec_tui.late_input import expect
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.lost_terminal import outlive_terminal
 from localspec_tui.preferences import Preferences
-from localspec_tui.terminal_background import background
+from localspec_tui.terminal_background import background, typed_before
 
 
 def launch(options: LaunchOptions, archive: Archive) -> int:
@@ -75,10 +75,11 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
 def _with_background(options: LaunchOptions) -> LaunchOptions:
     """Ask for the background of the terminal, unless the colours are the user's choice or its own.
 
-    What comes late, or was typed meanwhile, is for Textual.
+    What comes late, or was typed before or meanwhile, is for Textual.
     """
     is_chosen = any([options.theme, *map(os.environ.get, ("NO_COLOR", "TEXTUAL_THEME"))])
     if is_chosen or Preferences.read().theme in BUILTIN_THEMES:
+        expect(typed_before())
         return options
     answered = background()
     expect(answered)

@@ -47,26 +47,43 @@ def background(environ: Mapping[str, str] = os.environ) -> Answered:
     return answered
 
 
+def typed_before(environ: Mapping[str, str] = os.environ) -> Answered:
+    """What was typed before the chat reads, where the terminal is not asked."""
+    if not _is_asked(environ):
+        return Answered(None)
+    keys = sys.stdin.fileno()
+    with _unechoed(keys):
+        return Answered(None, _as_keys(_pending(keys)))
+
+
 def ask(keys: int, screen: int, timeout: float = TIMEOUT) -> Answered:
     """Ask a terminal by its descriptors. keys: to read from. screen: to write to."""
-    if select([keys], [], [], 0)[0]:
-        # What was typed before may be half a line; it is left to Textual.
-        return Answered(None)
     with _unechoed(keys):
+        read, end = _pending(keys), monotonic() + timeout
         os.write(screen, _QUESTIONS)
-        read, end = b"", monotonic() + timeout
         while not _is_answered(read):
             if not select([keys], [], [], max(0.0, end - monotonic()))[0]:
                 break
             if not (more := os.read(keys, 1024)):
                 break
             read += more
-    text = read.decode("utf-8", "replace")
+    text = _as_keys(read)
     found = BACKGROUND.search(text)
     typed = ATTRIBUTES.sub("", BACKGROUND.sub("", text))
-    # Outside of Textual, Enter is a line feed.
-    typed = typed.replace("\n", "\r")
     return Answered(is_light(found[1]) if found else None, typed, _is_answered(read))
+
+
+def _pending(keys: int) -> bytes:
+    """What a terminal has sent already; half a line, too, while it does not echo."""
+    read = b""
+    while select([keys], [], [], 0)[0] and (more := os.read(keys, 1024)):
+        read += more
+    return read
+
+
+def _as_keys(read: bytes) -> str:
+    """What Textual would have read: outside of it, Enter is a line feed."""
+    return read.decode("utf-8", "replace").replace("\n", "\r")
 
 
 def is_light(colour: str) -> bool | None:

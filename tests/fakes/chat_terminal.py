@@ -47,7 +47,8 @@ class ChatTerminal:
 
     folder: of its sessions. env: variables beside those of this process. plain: whether it is the
     chat without a screen. silent: the terminal sends no signals. answer: what the terminal sends
-    when it is asked for its background. script: of the engine.
+    when it is asked for its background. before: typed before the chat begins. script: of the
+    engine.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class ChatTerminal:
         plain: bool = False,
         silent: bool = False,
         answer: bytes = b"",
+        before: bytes = b"",
         **script: Any,
     ) -> None:
         # None of it exists on Windows.
@@ -67,9 +69,10 @@ class ChatTerminal:
 
         self._folder, self._answer = folder, answer
         self.shown, self._is_open = b"", True
-        self._ready = b"\n> " if plain else b"ctx 0"
+        self._ready = b"\n> " if plain else b"ctx "
         self._screen, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        os.write(self._screen, before)
         path = os.pathsep.join([str(TESTS), *sys.path])
         kind = [*["plain"] * plain, *["silent"] * silent]
         self.process = subprocess.Popen(

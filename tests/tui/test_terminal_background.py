@@ -150,10 +150,18 @@ def test_a_silent_terminal_costs_a_tenth_of_a_second(pty_ends: tuple[int, int]) 
 
 
 @terminal
-def test_what_was_typed_before_is_left_alone(pty_ends: tuple[int, int]) -> None:
-    os.write(pty_ends[0], b"early\n")
-    assert ask(pty_ends[1], pty_ends[1]) == Answered(None)
-    assert os.read(pty_ends[1], 100) == b"early\n"
+def test_what_was_typed_before_comes_first_also_half_a_line(pty_ends: tuple[int, int]) -> None:
+    os.write(pty_ends[0], b"early\rand ha")
+    assert asked(pty_ends, b"lf\r", WHITE + ABOUT_IT) == Answered(True, "early\rand half\r")
+
+
+@pytest.mark.slow
+@terminal
+@pytest.mark.parametrize("theme", ["", "textual-dark"])
+def test_a_message_that_was_typed_before_is_sent(tmp_path: Path, home: Path, theme: str) -> None:
+    Preferences().remember(theme=theme or None)
+    with ChatTerminal(tmp_path, before=b"too early\r") as chat:
+        chat.wait_for_messages(["too early"])
 
 
 def test_late_answers_are_overlooked_once() -> None:
