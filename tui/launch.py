@@ -19,7 +19,7 @@ from localspec_tui.engine_thread import EngineThread
 from localspec_tui.interpreter import prioritize_engine
 from localspec_tui.late_input import expect
 from localspec_tui.launch_options import LaunchOptions
-from localspec_tui.lost_terminal import outlive_terminal
+from localspec_tui.lost_terminal import is_stuck, outlive_terminal
 from localspec_tui.preferences import Preferences
 from localspec_tui.terminal_background import background, typed_before
 
@@ -65,6 +65,9 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
     output, errors = sys.stdout, sys.stderr
     with before_abort(restore):
         app.run()
+    if is_stuck():
+        # So would be who writes to it, and Python at its end. All is saved.
+        os._exit(app.return_code or 0)
     write_last_words([*app.main.outbox.unsent, *([app.lost_text] if app.lost_text else [])])
     if app.is_loading:
         # Loading may take minutes more, and nothing is lost by ending it.

@@ -1,4 +1,7 @@
-"""Lost terminal: the chat ends when its terminal is closed, and keeps the conversation."""
+"""Lost terminal: the chat ends when its terminal is closed, and keeps the conversation.
+
+A terminal that is not closed may read nothing for a while, as one behind a connection that is lost.
+"""
 
 import asyncio
 import errno
@@ -6,19 +9,52 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from queue import Full
+from typing import IO, ClassVar
 
 from textual.app import App
 from textual.drivers._writer_thread import WriterThread
 
 # Seconds after which the chat has seen by itself that its terminal is closed.
 _INTERVAL = 1.0
+# Seconds that the chat waits for a terminal that reads nothing: with a text, and at its end.
+_PATIENCE, _AT_END = 1.0, 5.0
 
 
 class _Output(WriterThread):
     """Writes to the terminal. What is written once there is none any more is dropped.
 
-    Textual's own thread would die, and the app would wait for it for ever.
+    Textual's own thread would die, and the app would wait for it for ever. So it would for a
+    terminal that reads nothing: what that does not take in time is dropped, too.
+
+    latest: the one that was made last. is_behind: whether something was dropped since the screen
+    was drawn as a whole.
     """
+
+    latest: ClassVar["_Output | None"] = None
+
+    def __init__(self, file: IO[str]) -> None:
+        super().__init__(file)
+        self.is_behind = False
+        _Output.latest = self
+
+    def write(self, text: str) -> None:
+        try:
+            self._queue.put(text, timeout=0 if self.is_behind else _PATIENCE)
+        except Full:
+            self.is_behind = True
+
+    def stop(self) -> None:
+        with suppress(Full):
+            self._queue.put(None, timeout=_AT_END)
+            self.join(_AT_END)
+
+    def has_caught_up(self) -> bool:
+        """Whether something was dropped, and the terminal reads again."""
+        if not self.is_behind or not self._queue.empty():
+            return False
+        self.is_behind = False
+        return True
 
     def run(self) -> None:
         try:
@@ -37,6 +73,11 @@ def outlive_terminal() -> None:
         setattr(linux_driver, "WriterThread", _Output)  # noqa: B010
 
 
+def is_stuck() -> bool:
+    """Whether the terminal has not read all that was written to it, once the app has ended."""
+    return _Output.latest is not None and _Output.latest.is_alive()
+
+
 def exit_with_terminal(app: App[None]) -> None:
     """Exit the app when its terminal is closed, or when it is told to end.
 
@@ -50,6 +91,8 @@ def exit_with_terminal(app: App[None]) -> None:
     def look() -> None:
         if _is_lost():
             app.exit()
+        elif _Output.latest and _Output.latest.has_caught_up():
+            app.refresh(layout=True)
 
     app.set_interval(_INTERVAL, look)
 

@@ -48,7 +48,7 @@ class ChatTerminal:
     folder: of its sessions. env: variables beside those of this process. plain: whether it is the
     chat without a screen. silent: the terminal sends no signals. answer: what the terminal sends
     when it is asked for its background. before: typed before the chat begins. script: of the
-    engine.
+    engine. reads: whether the terminal reads what the chat writes.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ChatTerminal:
         import termios
 
         self._folder, self._answer = folder, answer
-        self.shown, self._is_open = b"", True
+        self.shown, self._is_open, self.reads = b"", True, True
         self._ready = b"\n> " if plain else b"ctx "
         self._screen, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
@@ -164,6 +164,9 @@ class ChatTerminal:
         # A terminal is not closed while somebody reads it.
         try:
             while self._is_open:
+                if not self.reads:
+                    time.sleep(0.05)
+                    continue
                 if not select.select([self._screen], [], [], 0.05)[0]:
                     continue
                 piece = os.read(self._screen, 65536)

@@ -113,6 +113,34 @@ def test_a_chat_ends_without_its_terminal_while_it_answers(tmp_path: Path, silen
     assert answer.stop_reason == "cancelled"
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="there are no such terminals")
+def test_a_terminal_that_reads_nothing_stops_neither_the_answer_nor_the_end(tmp_path: Path) -> None:
+    with ChatTerminal(tmp_path, answers=[WORDS], rate=200) as chat:
+        chat.type("count\r")
+        chat.wait_for(lambda: b"seven" in chat.shown)
+        chat.reads = False
+        chat.wait_for(lambda: chat.turns[1:] and chat.turns[1].stop_reason == "eos")
+        chat.process.send_signal(signal.SIGTERM)
+        chat.process.wait(60)
+    assert chat.turns[1].content == WORDS
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="there are no such terminals")
+def test_a_terminal_that_reads_again_shows_all(tmp_path: Path) -> None:
+    with ChatTerminal(tmp_path, answers=[WORDS + " At last."], rate=200) as chat:
+        chat.type("count\r")
+        chat.wait_for(lambda: b"seven" in chat.shown)
+        chat.reads = False
+        chat.wait_for(lambda: chat.turns[1:] and chat.turns[1].stop_reason == "eos")
+        before = len(chat.shown)
+        chat.reads = True
+        chat.wait_for(lambda: b"At last." in chat.shown[before:])
+        chat.type("\x04")
+        assert chat.wait_ended() == 0
+
+
 @pytest.mark.skipif(os.name == "nt", reason="there are no such terminals")
 @pytest.mark.parametrize("silent", [False, True], ids=["signal", "no signal"])
 def test_a_chat_ends_without_its_terminal_and_keeps_what_was_typed(
