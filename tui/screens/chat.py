@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 SAVE_INTERVAL = 1.0
 # Times per second that the status line and the live panel are updated.
 _STATUS_RATE = 2
-_LONG_TEXT = "the text box, while it has more lines than it shows"
+_LONG_TEXT = "or in the text box, while it has more lines than it shows"
 
 
 class ChatScreen(Screen[None]):
