@@ -112,7 +112,7 @@ def _prepared(
     files = [] if drafter in (None, MTP) else [drafter_footprint(Path(str(drafter)))]
     drafters = {
         **{each.name: [str(draft) for draft in each.draft if draft != NONE] for each in ours},
-        **{each.name: [] if each.type == NONE else [each.type] for each in theirs},
+        **{each.name: [] if each.draft.type == NONE else [each.draft.type] for each in theirs},
     }
     return replace(report, draft_models=files, drafters=drafters), [*ours, *theirs], load
 
