@@ -11,11 +11,11 @@ from localspec.gguf.heads import MTP_KINDS, kind_of, layers_of
 from localspec.gguf.kv_types import is_quantised
 from localspec.gguf.matrix_heads import matrix_head_of
 from localspec.llama.context_params import CHUNK, ContextParams
-from localspec.llama.devices import names_of, usual_gpus
-from localspec.llama.placement import ON_PROCESSOR, Placement, for_head, is_address
+from localspec.llama.devices import names_of
+from localspec.llama.placement import ON_PROCESSOR, Placement, is_address
 from localspec.llama.rope import UNSCALED
-from localspec.memory.available import HOST, FreeMemory, Shortage
-from localspec.memory.drafter_places import drafter_places
+from localspec.memory.available import HOPELESS, HOST, FreeMemory, Shortage
+from localspec.memory.drafter_places import drafter_places, place_of_drafter
 from localspec.memory.estimate import cell_bytes
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.request import MemoryPlan, MemoryRequest
@@ -32,8 +32,6 @@ _FEWER_SNAPSHOTS = (4, 2)
 _AMPLE = 2
 # With passes so wide, experts in main memory are copied to a GPU a quarter as often.
 _WIDE_PASS = 2048
-# A request for this many times the free memory is refused without asking the library.
-_HOPELESS = 8
 
 
 class Search:
@@ -54,12 +52,10 @@ class Search:
     def _drafter(self, drafter: Facts, plan: MemoryPlan) -> ModelMemory:
         inside = drafter.files == self._request.target.files and drafter.has_mtp
         kind = kind_of(drafter.header)
-        if inside:
-            placement = plan.placement
-        elif kind:
-            placement = for_head(plan.placement, plan.drafter_placement, usual_gpus())
-        else:
-            placement = plan.drafter_placement or drafter_places(plan.placement)[0]
+        placement = plan.placement
+        if not inside:
+            named = plan.drafter_placement
+            placement = place_of_drafter(placement, named, is_head=kind is not None)
         return self._model(drafter, placement, mtp=inside or kind in MTP_KINDS, inside=inside)
 
     def _model(self, facts: Facts, placement: Placement, **options: bool) -> ModelMemory:
@@ -303,7 +299,7 @@ class Search:
         most = self._free.total
         least = self._least(plan)
         cells = cell_bytes(plan.context.n_ctx * plan.context.texts)
-        return max(least / _HOPELESS, _HOPELESS * cells) > most
+        return max(least / HOPELESS, HOPELESS * cells) > most
 
     def _least(self, plan: MemoryPlan) -> int:
         return self._matrix_heads_bytes(plan) + sum(
