@@ -156,8 +156,6 @@ class RuntimeConfig:
         options = asdict(self)
         for name in ("rope", "draft_rope_scale"):
             del options[name]
-        if self.load_mode == LOAD_MODES[0]:
-            del options["load_mode"]  # as in what earlier versions have measured
         return options
 
     @property
