@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from localspec.conversion.published import file_type, tensor_of_rows
+from localspec.conversion.published import file_type, tensor_of
 from localspec.gguf.rope_rows import interleaved
 from localspec.gguf.writer import TensorType, write_gguf
 from localspec.training.sizes import Floats, Sizes, Weights
@@ -28,10 +28,7 @@ def write_weights(
         path,
         architecture,
         {**metadata, "general.file_type": file_type(type_)},
-        [
-            tensor_of_rows(f"{name}.weight", weight.shape, type_, weight.__getitem__)
-            for name, weight in tensors.items()
-        ],
+        [tensor_of(f"{name}.weight", weight, type_) for name, weight in tensors.items()],
     )
 
 
@@ -77,9 +74,7 @@ def write_medusa(
         for block in range(MEDUSA_BLOCKS):
             own, theirs = f"heads.{head}.{block}", f"head.{head}.block.{block}"
             for name in ("weight", "bias"):
-                values = weights[f"{own}.{name}"]
-                rows = values.__getitem__
-                tensors.append(tensor_of_rows(f"{theirs}.{name}", values.shape, type_, rows))
+                tensors.append(tensor_of(f"{theirs}.{name}", weights[f"{own}.{name}"], type_))
     write_gguf(path, "medusa", {**metadata, **about}, tensors)
 
 
