@@ -17,16 +17,10 @@ NO_RECORD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError
 # Conditions under which figures may be compared; the number of rounds only moves the intervals.
 _SAME = (
     *("tokens", "seed", "rule", "temperature", "context", "threads", "gpu_layers"),
-    *("reproducible", "prompts"),
+    *("reproducible", "prompts", "placement", "prompts_hash", "kv_type", "drafter_kv_type"),
+    *("flash_attention", "ubatch", "rope"),
 )
-_SAME_IF_KNOWN = {
-    "placement": "models",
-    "prompts_hash": "prompts whose hash is",
-    "kv_type": "kv_type",
-    "drafter_kv_type": "drafter_kv_type",
-    "flash_attention": "flash_attention",
-    "ubatch": "ubatch",
-}
+_IN_WORDS = {"placement": "models", "prompts_hash": "prompts whose hash is"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +96,16 @@ def _compared(before: Record, now: Record) -> Iterator[tuple[str, Any, Any]]:
     then, here = before["conditions"], now["conditions"]
     for key in _SAME:
         if key != "seed" or _draws(then) or _draws(here):
-            yield key, then[key], here[key]
-    # Earlier versions did not write them.
-    for key, what in _SAME_IF_KNOWN.items():
-        if key in then and key in here:
-            yield what, then[key], here[key]
-    # Earlier versions could not scale them.
-    yield "rope", then.get("rope") or "as in the file", here.get("rope") or "as in the file"
-    if "sampling" in then and "sampling" in here:
-        for name in {**then["sampling"], **here["sampling"]}:
-            yield name, then["sampling"].get(name), here["sampling"].get(name)
+            yield _IN_WORDS.get(key, key), then[key], here[key]
+    for name in {**then["sampling"], **here["sampling"]}:
+        yield name, then["sampling"].get(name), here["sampling"].get(name)
     for key in ("cpu", "gpus"):
         yield f"the {key.upper().rstrip('S')}", before["machine"][key], now["machine"][key]
 
 
 def _draws(conditions: Record) -> bool:
     """Whether the texts depend on the seed: with XTC also those of temperature 0."""
-    return bool(conditions["temperature"] or conditions.get("sampling", {}).get("xtc_probability"))
+    return bool(conditions["temperature"] or conditions["sampling"].get("xtc_probability"))
 
 
 def _model(record: Record) -> str:
@@ -131,7 +118,7 @@ def _said(value: Any) -> str:
         return ", ".join(f"{name} ({count})" for name, count in value.items())
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    return "by default" if value is None else str(value)
+    return "by default" if value in (None, "") else str(value)
 
 
 def _rows(record: Record) -> Iterator[tuple[tuple[str, str], Record]]:

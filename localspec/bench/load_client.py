@@ -1,4 +1,4 @@
-"""A client of a running `localspec serve`, for measurements on this machine."""
+"""A client of a server on this machine, ours or llama-server, for measurements."""
 
 import json
 from collections.abc import Iterator, Mapping

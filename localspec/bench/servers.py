@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from localspec.bench.configurations import PLAIN, Configuration, Sweep, at_depth
 from localspec.bench.peer_drafts import (
     NO_REPACK,
+    PeerDraft,
     as_words,
     drafter_options,
     flash_word,
@@ -43,14 +44,11 @@ class ServedModel:
 class Server(Protocol):
     """A contender.
 
-    name: in reports. is_peer: whether it is not ours. is_optional: whether it may be left out where
-    it does not start.
+    name: in reports. is_optional: whether it may be left out where it does not start.
     """
 
     @property
     def name(self) -> str: ...
-    @property
-    def is_peer(self) -> bool: ...
     @property
     def is_optional(self) -> bool: ...
 
@@ -70,7 +68,6 @@ class OwnServer:
     model: ServedModel
     rule: str
 
-    is_peer = False
     is_optional = False
 
     @property
@@ -107,31 +104,22 @@ class OwnServer:
 
 @dataclass(frozen=True, slots=True)
 class PeerServer:
-    """llama-server with one type of drafts.
-
-    type: of `--spec-type`. depth: the most tokens of a draft; None is its default. drafter: None
-    for types without one, and for heads inside the target.
-    """
+    """llama-server. draft: how it drafts."""
 
     binary: Path
-    type: str
-    depth: int | None
-    drafter: Path | None
+    draft: PeerDraft
     model: ServedModel
     is_optional: bool
 
-    is_peer = True
-
     @property
     def name(self) -> str:
-        depth = "" if self.depth is None else f":{self.depth}"
-        return PEER if self.type == NONE else f"{PEER} {self.type}{depth}"
+        return PEER if self.draft.type == NONE else f"{PEER} {self.draft.name}"
 
     def command(self, port: int, users: int) -> list[str]:
         runtime, threads = self.model.runtime, self.model.threads
         options: dict[str, object] = {
             "--model": self.model.target,
-            "--spec-type": self.type,
+            "--spec-type": self.draft.type,
             "--parallel": users,
             "--ctx-size": self.model.context * users,
             "--threads": threads,
@@ -141,9 +129,9 @@ class PeerServer:
             "--port": port,
             # Nothing is asked for twice: texts of ended requests need not be kept.
             "--cache-ram": 0,
-            "--spec-draft-n-max": self.depth,
+            "--spec-draft-n-max": self.draft.depth,
         }
-        options |= drafter_options(self.drafter, runtime)
+        options |= drafter_options(self.draft.drafter, runtime)
         return [str(self.binary), *as_words(options), *([] if self.model.repack else [NO_REPACK])]
 
     def members(self) -> Mapping[str, Any]:
@@ -179,7 +167,6 @@ def peer_servers(
     usual = usual_type(model.target, drafter)
     names = drafts or [NONE, *filter(None, [usual]), "ngram-simple"]
     return [
-        PeerServer(binary, each.type, each.depth, each.drafter, model, not drafts and name != NONE)
+        PeerServer(binary, peer_draft(name, drafter), model, not drafts and name != NONE)
         for name in names
-        for each in [peer_draft(name, drafter)]
     ]

@@ -26,7 +26,6 @@ from localspec.engine.engine import load
 from localspec.engine.recipe import Recipe
 from localspec.errors import ExactnessError, InvalidValueError
 from localspec.gguf.check import check_generative
-from localspec.llama.context_params import CHUNK
 from localspec.models.locate import locate
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most, read_stream
 from localspec.utils.format import printable
@@ -93,8 +92,7 @@ def audit_command(
         flash_attention=recipe.flash_attention,
         reproducible=recipe.reproducible,
         kv_type=recipe.kv_type,
-        # Texts of records that do not tell were computed with the usual number.
-        ubatch=recipe.ubatch or CHUNK,
+        ubatch=recipe.ubatch,
         **recipe.rope,
         **options,
     ) as engine:

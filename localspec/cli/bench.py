@@ -1,6 +1,5 @@
 """`localspec bench`: measures plain decoding, each drafter and `auto`, by turns."""
 
-import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import click
 
 from localspec.bench import BenchmarkReport, Run, html_page, require_same_texts
-from localspec.cli.bench_choice import ROUNDS, choose
+from localspec.cli.bench_choice import ROUNDS, Measurement, choose
 from localspec.cli.bench_compare import Earlier, changes_text, compare_option, earlier_of
 from localspec.cli.bench_drafters import measure_drafters
 from localspec.cli.bench_output import quick_target_line, report_text
@@ -187,18 +186,14 @@ def bench(
         require_same_places(runtime)
         if choice.note:
             output.note(choice.note)
-    common: dict[str, Any] = {"cancel": threading.Event(), "note": output.note}
     check, runs = partial(_require_alike, earlier), list[Run]()
+    measurement = Measurement(choice, runtime, settings, options, output.note, check)
     if not other:
-        result, runs = measure_drafters(
-            choice, runtime, settings, options=options, users=users, check=check, **common
-        )
+        result, runs = measure_drafters(measurement, users)
     elif other.program.is_server:
-        result = measure_servers(
-            choice, other, runtime, settings, users=other.users, check=check, **common
-        )
+        result = measure_servers(measurement, other)
     else:
-        result = measure_tool(choice, other, runtime, settings, options=options, **common)
+        result = measure_tool(measurement, other)
     _write(result, output, page_file, earlier, as_json=as_json)
     if line := quick_target_line(result.rows):
         output.note(line)

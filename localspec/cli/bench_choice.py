@@ -1,14 +1,17 @@
 """What `localspec bench` measures: what the user names, else what shows drafts at work."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from localspec.bench import Sweep, Task, default_sets, load_tasks
+from localspec.bench import BenchmarkReport, Sweep, Task, default_sets, load_tasks
 from localspec.cli.options import comma_separated
 from localspec.cli.usual_pair import usual_pair
 from localspec.errors import InvalidValueError
-from localspec.generation_config import require
+from localspec.generation_config import GenerationConfig, require
+from localspec.loading.config import RuntimeConfig
 from localspec.models.locate import locate
 
 ROUNDS = 3
@@ -29,6 +32,23 @@ class Choice:
     rounds: int
     temperature: float | None = None
     note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A benchmark as it is asked for, whatever it measures.
+
+    settings: of all texts. options: those that they were made of. note: shows a line. check: called
+    with the report without figures, before anything is measured. cancel: set by Ctrl-C.
+    """
+
+    choice: Choice
+    runtime: RuntimeConfig
+    settings: GenerationConfig
+    options: Mapping[str, Any]
+    note: Callable[[str], None]
+    check: Callable[[BenchmarkReport], None]
+    cancel: threading.Event = field(default_factory=threading.Event)
 
 
 def choose(

@@ -1,9 +1,8 @@
 """`localspec bench` without a peer: plain decoding and each drafter, in this process."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 from localspec.bench import (
     BenchmarkReport,
@@ -18,43 +17,31 @@ from localspec.bench import (
     run_rounds,
     tokenize_prompts,
 )
-from localspec.cli.bench_choice import Choice
+from localspec.cli.bench_choice import Measurement
 from localspec.cli.bench_output import about_run, with_progress
 from localspec.cli.bench_users import measure_users
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
 from localspec.cli.status_line import loading_shown
-from localspec.generation_config import GenerationConfig
-from localspec.loading.config import RuntimeConfig
 from localspec.utils.busy_cores import BusyCores
 
 
-def measure_drafters(
-    choice: Choice,
-    runtime: RuntimeConfig,
-    settings: GenerationConfig,
-    *,
-    options: Mapping[str, Any],
-    users: Sequence[int],
-    cancel: threading.Event,
-    note: Callable[[str], None],
-    check: Callable[[BenchmarkReport], None],
-) -> tuple[BenchmarkReport, list[Run]]:
+def measure_drafters(asked: Measurement, users: Sequence[int]) -> tuple[BenchmarkReport, list[Run]]:
     """Measure all configurations by turns; return the runs, too, which are none with `users`.
 
-    options: those of `settings`. note: shows a line. check: called with the report without figures,
-    before anything is measured. Raises what `Sweep.load` and `open_slots` raise.
+    Raises what `Sweep.load` and `open_slots` raise.
     """
-    tasks = choice.tasks
+    choice, runtime, settings = asked.choice, asked.runtime, asked.settings
+    tasks, cancel = choice.tasks, asked.cancel
     with ExitStack() as stack:
         with on_interrupt(exit_at_once), loading_shown():
             loaded = stack.enter_context(choice.sweep.load(runtime, tasks, settings.max_tokens))
             prompts = tokenize_prompts(loaded.plain, tasks, settings.max_tokens)
             slots = stack.enter_context(open_slots(loaded, max(users, default=0)))
         conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)
-        check(build_report(loaded, tasks, [], conditions, interrupted=False))
+        asked.check(build_report(loaded, tasks, [], conditions, interrupted=False))
         for line in (*filter(None, [choice.note]), *loaded.notes):
-            note(line)
-        workload = Workload(prompts, choice.rounds, options, settings.seed)
+            asked.note(line)
+        workload = Workload(prompts, choice.rounds, asked.options, settings.seed)
         others = BusyCores()
         with on_interrupt(cancel_first(cancel)):
             runs = [] if users else list(_measure(loaded, tasks, workload, cancel))
@@ -64,7 +51,7 @@ def measure_drafters(
                 workload,
                 runs,
                 cancelled=cancel.is_set,
-                progress=note,
+                progress=asked.note,
             )
             user_runs = measure_users(loaded, slots, users, workload, cancel) if users else []
         report = build_report(

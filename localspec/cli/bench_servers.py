@@ -1,7 +1,6 @@
 """`localspec bench --peer` with a llama-server: both servers under the same load."""
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -26,66 +25,49 @@ from localspec.bench.servers import (
     own_servers,
     peer_servers,
 )
-from localspec.cli.bench_choice import Choice
+from localspec.cli.bench_choice import Measurement
 from localspec.cli.bench_output import with_progress
 from localspec.cli.bench_peer import Peer
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
 from localspec.cli.output import join_facts
 from localspec.drafters.spec import MTP, NONE
-from localspec.generation_config import GenerationConfig
 from localspec.gguf.reader import read_header
 from localspec.llama import extra_buffers
 from localspec.llama.placement import ON_PROCESSOR
-from localspec.loading.config import RuntimeConfig
 from localspec.utils.format import counted
 
 
-def measure_servers(
-    choice: Choice,
-    peer: Peer,
-    runtime: RuntimeConfig,
-    settings: GenerationConfig,
-    *,
-    users: Sequence[int],
-    cancel: threading.Event,
-    note: Callable[[str], None],
-    check: Callable[[BenchmarkReport], None] = lambda _: None,
-) -> BenchmarkReport:
-    """Measure our servers and the peer's by turns; note: shows a line.
-
-    check: called with the report without figures, before anything is measured.
+def measure_servers(asked: Measurement, peer: Peer) -> BenchmarkReport:
+    """Measure our servers and the peer's by turns.
 
     Raises what `own_servers`, `peer_servers` and `run_served` raise.
     """
-    report, servers, load = _prepared(choice, peer, runtime, settings, users)
-    check(report)
+    report, servers, load = _prepared(asked, peer)
+    asked.check(report)
     for line in extra_buffers.warnings():
-        note(f"{line}; {PEER} is started with {NO_REPACK}")
+        asked.note(f"{line}; {PEER} is started with {NO_REPACK}")
     left_out: list[str] = []
 
     def leave_out(line: str) -> None:
         left_out.append(line)
-        note(line)
+        asked.note(line)
 
-    with on_interrupt(cancel_first(cancel)):
-        running = run_served(servers, load, cancel, leave_out)
-        runs = list(with_progress(running, _about, load.rounds * len(users) * len(servers)))
+    with on_interrupt(cancel_first(asked.cancel)):
+        running = run_served(servers, load, asked.cancel, leave_out)
+        runs = list(with_progress(running, _about, load.rounds * len(peer.users) * len(servers)))
     return replace(
         report,
         left_out=left_out,
-        interrupted=cancel.is_set(),
+        interrupted=asked.cancel.is_set(),
         served=summarise_served(runs),
     )
 
 
 def _prepared(
-    choice: Choice,
-    peer: Peer,
-    runtime: RuntimeConfig,
-    settings: GenerationConfig,
-    users: Sequence[int],
+    asked: Measurement, peer: Peer
 ) -> tuple[BenchmarkReport, Sequence[OwnServer | PeerServer], ServedLoad]:
     """The report without figures, the servers, and what they are asked for."""
+    choice, runtime, settings = asked.choice, asked.runtime, asked.settings
     sweep, tasks, tokens = choice.sweep, choice.tasks, settings.max_tokens
     # It reads the prompts only, so no GPU is needed; it is closed before the servers start.
     reader = replace(sweep, drafts=[NONE])
@@ -108,11 +90,11 @@ def _prepared(
     drafter = sweep.model_drafter
     theirs = peer_servers(peer.program.binary, peer.drafts, drafter, model)
     params = settings.params(read_header(model.target).metadata)
-    load = ServedLoad(prompts, users, choice.rounds, tokens, params, settings.seed)
+    load = ServedLoad(prompts, peer.users, choice.rounds, tokens, params, settings.seed)
     files = [] if drafter in (None, MTP) else [drafter_footprint(Path(str(drafter)))]
     drafters = {
         **{each.name: [str(draft) for draft in each.draft if draft != NONE] for each in ours},
-        **{each.name: [] if each.type == NONE else [each.type] for each in theirs},
+        **{each.name: [] if each.draft.type == NONE else [each.draft.type] for each in theirs},
     }
     return replace(report, draft_models=files, drafters=drafters), [*ours, *theirs], load
 

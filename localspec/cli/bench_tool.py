@@ -1,10 +1,8 @@
 """`localspec bench --peer` with llama-speculative-simple: text by text, with all of its drafts."""
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
 
 from localspec.bench import (
     BenchmarkReport,
@@ -20,41 +18,31 @@ from localspec.bench.tool_ratios import ToolRun
 from localspec.bench.tool_rounds import ToolLoad, run_beside_tool, tool_prompt
 from localspec.bench.tool_summary import summarise_beside_tool
 from localspec.bench.workload import Workload
-from localspec.cli.bench_choice import Choice
+from localspec.cli.bench_choice import Choice, Measurement
 from localspec.cli.bench_output import with_progress
 from localspec.cli.bench_peer import Peer
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
 from localspec.cli.output import join_facts
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.generation_config import GenerationConfig
 from localspec.gguf.reader import read_header
 from localspec.llama import extra_buffers
-from localspec.loading.config import RuntimeConfig
 
 _Prompt = tuple[Task, list[int], ToolPrompt]
 
 
-def measure_tool(
-    choice: Choice,
-    peer: Peer,
-    runtime: RuntimeConfig,
-    settings: GenerationConfig,
-    *,
-    options: Mapping[str, Any],
-    cancel: threading.Event,
-    note: Callable[[str], None],
-) -> BenchmarkReport:
-    """Measure ours and the tool by turns. options: those of `settings`. note: shows a line.
+def measure_tool(asked: Measurement, peer: Peer) -> BenchmarkReport:
+    """Measure ours and the tool by turns.
 
     Raises what `Sweep.load`, `tool_drafts` and `run_beside_tool` raise.
     """
-    sweep, tokens = choice.sweep, settings.max_tokens
+    choice, runtime, settings = asked.choice, asked.runtime, asked.settings
+    sweep, tokens, cancel = choice.sweep, settings.max_tokens, asked.cancel
     drafts = tool_drafts(peer.program, peer.drafts, sweep.target_file, sweep.model_drafter)
     left_out: list[str] = []
 
     def leave_out(line: str) -> None:
         left_out.append(line)
-        note(line)
+        asked.note(line)
 
     def failed(draft: PeerDraft, error: ToolFailed) -> None:
         if peer.drafts:
@@ -66,7 +54,7 @@ def measure_tool(
             loaded = stack.enter_context(sweep.load(runtime, choice.tasks, tokens))
             prompts = _prompts(loaded, choice, tokens, leave_out)
         for line in loaded.notes:
-            note(line)
+            asked.note(line)
         tasks = [task for task, _, _ in prompts]
         conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)
         tool = Tool(
@@ -80,7 +68,7 @@ def measure_tool(
             repack=extra_buffers.usable(),
         )
         ids = [ids for _, ids, _ in prompts]
-        workload = Workload(ids, choice.rounds, options, settings.seed)
+        workload = Workload(ids, choice.rounds, asked.options, settings.seed)
         load = ToolLoad(tool, drafts, [text for _, _, text in prompts], workload)
         ours = loaded.configurations
         running = run_beside_tool(ours, load, cancel, failed)

@@ -14,7 +14,7 @@ import psutil
 from localspec.bench import SETS
 from localspec.cli import demo_output
 from localspec.cli.chat import chat
-from localspec.cli.demo_comparison import Comparison
+from localspec.cli.demo_comparison import DemoComparison
 from localspec.cli.demo_screen import screen_for
 from localspec.cli.demo_tasks import DemoTask, demo_tasks
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
@@ -125,7 +125,7 @@ def demo(
     if not only_chat:
         output.note(demo_output.LOADING)
         with on_interrupt(exit_at_once):
-            comparison = Comparison(
+            comparison = DemoComparison(
                 pair.target, pair.drafter, threads=threads, reproducible=reproducible
             )
         with comparison:
@@ -205,7 +205,7 @@ def _agreed(pair: DemoPair, output: Output) -> bool:
 
 
 def _run(
-    comparison: Comparison, tasks: Sequence[DemoTask], options: dict[str, Any], output: Output
+    comparison: DemoComparison, tasks: Sequence[DemoTask], options: dict[str, Any], output: Output
 ) -> int:
     """Decode every task both ways, show the table, and return the exit code."""
     for note in comparison.plain.engine.notes:
@@ -229,7 +229,7 @@ def _run(
 
 
 def _race(
-    comparison: Comparison,
+    comparison: DemoComparison,
     task: DemoTask,
     options: dict[str, Any],
     cancel: threading.Event,

@@ -35,7 +35,7 @@ class Decoding:
         return self.generation.stats.tokens_per_second if self.generation else None
 
 
-class Comparison(AbstractContextManager["Comparison"]):
+class DemoComparison(AbstractContextManager["DemoComparison"]):
     """Plain and speculative decoding with the same target; use it in a `with`, to free the models.
 
     Raises what `engine.load` raises.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.cli.demo_comparison import Comparison, Decoding
+from localspec.cli.demo_comparison import Decoding, DemoComparison
 from localspec.cli.output import join_facts
 from localspec.cli.table import table_text
 from localspec.scaling.demo_pair import TYPES, DemoPair
@@ -40,7 +40,7 @@ class DemoResult:
         return speculative / plain if plain else 0.0
 
 
-def result_of(task: str, comparison: Comparison) -> DemoResult:
+def result_of(task: str, comparison: DemoComparison) -> DemoResult:
     """Return the result of a comparison that has run."""
     plain, speculative = comparison.decodings
     where = comparison.first_difference
@@ -104,7 +104,7 @@ def busy_warning(percent: float) -> str | None:
     return f"other programs keep {percent:.0f} % of the processor busy: the speeds suffer, unevenly"
 
 
-def speed_text(decoding: Decoding, comparison: Comparison) -> str:
+def speed_text(decoding: Decoding, comparison: DemoComparison) -> str:
     """Return the speed of a decoding so far; for the speculative one also its ratio to plain."""
     if decoding.tokens_per_second is None:
         return "waiting"

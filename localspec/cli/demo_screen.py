@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from localspec.cli.demo_comparison import Comparison, Decoding
+from localspec.cli.demo_comparison import Decoding, DemoComparison
 from localspec.cli.demo_output import speed_text
 from localspec.cli.output import ORIGIN_STYLES, Output, origin_kind
 from localspec.engine.generation import Token
@@ -39,7 +39,7 @@ class Screen(AbstractContextManager["Screen"]):
 class Lines(Screen):
     """One text after the other, each followed by its speed: for pipes and small screens."""
 
-    def __init__(self, output: Output, comparison: Comparison, prompt: str) -> None:
+    def __init__(self, output: Output, comparison: DemoComparison, prompt: str) -> None:
         self._output = output
         self._comparison = comparison
         self._prompt = prompt
@@ -63,7 +63,7 @@ class Lines(Screen):
 class Panes(Screen):
     """Both texts side by side, tokens styled by origin, speeds live."""
 
-    def __init__(self, console: Console, comparison: Comparison, prompt: str) -> None:
+    def __init__(self, console: Console, comparison: DemoComparison, prompt: str) -> None:
         self._console = console
         self._comparison = comparison
         self._prompt = prompt
@@ -123,7 +123,7 @@ class Panes(Screen):
         )
 
 
-def screen_for(output: Output, comparison: Comparison, prompt: str) -> Screen:
+def screen_for(output: Output, comparison: DemoComparison, prompt: str) -> Screen:
     """Return panes where stdout has room and colour for them, else lines."""
     if output.color and sys.stdout.isatty():
         console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)

@@ -11,6 +11,7 @@ from rich.style import Style
 from localspec.cli.output import Output
 from localspec.doctor import findings
 from localspec.doctor.finding import Finding, Severity, exit_code_of, note, ok
+from localspec.utils.format import counted
 
 # In rich's words; without colour the name of the severity says the same.
 _STYLES = {
@@ -72,7 +73,7 @@ def _summary(found: Sequence[Finding]) -> str:
     if not errors and not warnings:
         return "everything works"
     counts = [(errors, "error"), (warnings, "warning")]
-    return ", ".join(f"{count} {name}{'s' * (count > 1)}" for count, name in counts if count)
+    return ", ".join(counted(count, name) for count, name in counts if count)
 
 
 def _record(found: Sequence[Finding]) -> dict[str, Any]:

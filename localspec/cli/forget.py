@@ -1,9 +1,8 @@
 """`localspec forget`: deletes the texts and caches that were kept."""
 
-from contextlib import closing
-
 import click
 
+from localspec.cli.chats import opened_archive
 from localspec.cli.output import Output
 from localspec.distillation import work_folder
 from localspec.drafters.suffix_store import clear_all, default_folder
@@ -42,9 +41,6 @@ def forget(*, chats: bool) -> None:
 
 
 def _forget_chats(output: Output) -> None:
-    # Only this needs the chat's imports.
-    from localspec_tui.archive import Archive
-
-    with closing(Archive()) as archive:
+    with opened_archive() as archive:
         archive.delete_all()
     output.note(f"all conversations in {archive.file} are deleted; one that is open is kept again")

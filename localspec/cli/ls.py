@@ -18,7 +18,7 @@ from localspec.hub import store
 from localspec.hub.partial_files import PartialFile, partial_files
 from localspec.imports import links
 from localspec.models.inventory import InventoryEntry, model_inventory
-from localspec.utils.format import ago, format_bytes
+from localspec.utils.format import ago, counted, format_bytes
 
 _COLUMNS = ("name", "size", "quant", "last use", "drafters that fit")
 
@@ -62,9 +62,10 @@ def _show_models(output: Output, *, as_json: bool) -> None:
     output.data(table_text(_COLUMNS, [_cells(each) for each in models], right=["size"]))
     for line in (*(each.reason for each in lost), *_incomplete_lines(parts)):
         output.note(line)
-    number = "1 model" if len(models) == 1 else f"{len(models)} models"
+    size = format_bytes(total)
     output.note(
-        f"{number}, {format_bytes(total)} in all; those of the Hub are in {store.hub_cache()}"
+        f"{counted(len(models), 'model')}, {size} in all; those of the Hub are in "
+        f"{store.hub_cache()}"
     )
 
 

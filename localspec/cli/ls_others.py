@@ -7,7 +7,7 @@ from localspec.cli.output import Output
 from localspec.cli.table import table_text
 from localspec.imports.sources import all_folders, collections_of, unreadable
 from localspec.models.other_tools import OtherModel, other_models
-from localspec.utils.format import format_bytes, one_line
+from localspec.utils.format import counted, format_bytes, one_line
 
 _COLUMNS = ("name", "size", "tool", "what it is")
 
@@ -32,9 +32,8 @@ def show_others(output: Output, *, as_json: bool) -> None:
         looked = ", ".join(str(path) for _, path in folders)
         output.note(f"no other tool has models here; looked for {looked}")
         return
-    usable = sum(each.problem is None for each in found)
-    number = "1 model" if usable == 1 else f"{usable} models"
-    output.note(f"{number} can be used here without a copy: localspec pull --from TOOL [NAME]")
+    usable = counted(sum(each.problem is None for each in found), "model")
+    output.note(f"{usable} can be used here without a copy: localspec pull --from TOOL [NAME]")
 
 
 def other_record(each: OtherModel) -> dict[str, Any]:

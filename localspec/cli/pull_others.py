@@ -11,7 +11,7 @@ from localspec.gguf.files import bytes_of
 from localspec.imports.links import link
 from localspec.imports.sources import collections_of, source_folders
 from localspec.models.other_tools import OtherModel, other_models, wanted_models
-from localspec.utils.format import format_bytes, one_line
+from localspec.utils.format import counted, format_bytes, one_line
 from localspec.utils.shell import command_line
 
 
@@ -64,7 +64,7 @@ def _linked(
 def _conclude(output: Output, models: Sequence[OtherModel], *, dry_run: bool) -> None:
     """Say what was linked, and what to do next."""
     size = format_bytes(bytes_of(file for each in models for file in each.files))
-    number = "1 model" if len(models) == 1 else f"{len(models)} models"
+    number = counted(len(models), "model")
     verb = "would be linked" if dry_run else "linked"
     for each in models:
         again = ", again" if each.imported else ""

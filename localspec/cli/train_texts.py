@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from localspec.bench.prompt_sets import TERMINAL, Task, default_sets, read_tasks
+from localspec.cli.chats import CHATS, no_conversations, opened_archive
 from localspec.conversion.token_counts import texts_in
 from localspec.distillation.prompt_set import general_prompts, terminal_prompts
 from localspec.engine.engine import Engine
@@ -11,7 +12,7 @@ from localspec.engine.prompt import Prompt
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import Message
 
-CHATS, _OPTION = "chats", "--from"
+_OPTION = "--from"
 # Letters of a passage that is continued, and the most passages of one source.
 _PASSAGE, _PASSAGES = 600, 4000
 
@@ -33,7 +34,9 @@ def _coming_along(target: Path) -> list[Task]:
 
 def _tasks(source: str) -> list[Task]:
     if source == CHATS:
-        return _numbered(CHATS, list(_conversations()))
+        if not (asked := list(_conversations())):
+            raise no_conversations(_OPTION)
+        return _numbered(CHATS, asked)
     path = Path(source)
     if path.suffix == ".jsonl" and not path.is_dir():
         return read_tasks(path, _OPTION)
@@ -67,11 +70,7 @@ def _passages(text: str) -> Iterator[str]:
 
 def _conversations() -> Iterator[tuple[Message, ...]]:
     """What the user said in each conversation, with all that came before."""
-    # The chat's own room is the only one that knows its archive.
-    from localspec_tui.archive import Archive
-
-    archive, found = Archive(), False
-    try:
+    with opened_archive() as archive:
         for each in archive.list():
             session = archive.open(each.key)
             start = [{"role": "system", "content": session.system}] if session.system else []
@@ -79,11 +78,4 @@ def _conversations() -> Iterator[tuple[Message, ...]]:
             for turn in session.conversation.turns:
                 messages.append({"role": turn.role, "content": turn.content})
                 if turn.role == "user" and turn.content:
-                    found = True
                     yield tuple(messages)
-    finally:
-        archive.close()
-    if not found:
-        raise InvalidValueError(
-            f"{_OPTION} {CHATS}: there are no conversations yet; name files, or leave it out"
-        )

@@ -8,6 +8,7 @@ import click
 import numpy as np
 
 from localspec.bench import default_sets, load_tasks
+from localspec.cli.chats import CHATS, no_conversations, opened_archive
 from localspec.cli.interrupt import exit_at_once, on_interrupt
 from localspec.cli.options import (
     comma_separated,
@@ -30,8 +31,6 @@ from localspec.engine.prompt import Prompt
 from localspec.errors import InvalidValueError
 from localspec.models.locate import locate
 from localspec.utils.shell import command_line
-
-CHATS = "chats"
 
 _what_options = stacked(
     click.option(
@@ -151,23 +150,13 @@ def _counts(
 def _texts(counted: Sequence[str]) -> Iterator[str]:
     for each in counted:
         if each == CHATS:
-            yield from _chats()
+            with opened_archive() as archive:
+                chats = archive.contents()
+            if not chats:
+                raise no_conversations("--count")
+            yield from chats
         else:
             yield from texts_in(Path(each))
-
-
-def _chats() -> Sequence[str]:
-    # The chat's own room is the only one that knows its archive.
-    from localspec_tui.archive import Archive
-
-    archive = Archive()
-    try:
-        found = archive.contents()
-    finally:
-        archive.close()
-    if not found:
-        raise InvalidValueError("--count chats: there are no conversations yet; name files")
-    return found
 
 
 def _trials(

@@ -109,20 +109,7 @@ class RowBudget:
         if share in self._shares:
             self._shares.remove(share)
 
-    def seen_by_others(self, own: "RowShare", drafter: str) -> Tally:
-        """How many drafted tokens of a drafter were right lately, in texts beside this one."""
-        found = [each.seen[drafter] for each in self._beside(own) if drafter in each.seen]
-        return Tally(sum(each.right for each in found), sum(each.tried for each in found))
-
-    def others(self, own: "RowShare") -> list[Offer]:
-        """The offers of the other texts that share decodes with this one."""
-        return [each.offer for each in self.sharing(own)]
-
-    def sharing(self, own: "RowShare") -> "list[RowShare]":
-        """The shares of the other texts that share decodes with this one."""
-        return [each for each in self._beside(own) if each.cache is own.cache]
-
-    def _beside(self, own: "RowShare") -> "list[RowShare]":
+    def beside(self, own: "RowShare") -> "list[RowShare]":
         """The shares of the other texts that are written now."""
         return [each for each in self._shares if each is not own and each.is_written()]
 
@@ -152,12 +139,15 @@ class RowShare:
 
     @property
     def others(self) -> list[Offer]:
-        """The offers of the other texts."""
-        return self.budget.others(self)
+        """The offers of the other texts that share decodes with this one."""
+        return [each.offer for each in self._sharing()]
+
+    def _sharing(self) -> "list[RowShare]":
+        return [each for each in self.budget.beside(self) if each.cache is self.cache]
 
     def ask_all(self) -> None:
         """Let all texts decide: one drafts, or there are other ones."""
-        for each in (self, *self.budget.sharing(self)):
+        for each in (self, *self._sharing()):
             each._in_vain = each._rested = 0
 
     def rests(self, others: Sequence[Offer]) -> bool:
@@ -177,8 +167,10 @@ class RowShare:
         return self._resting
 
     def seen_by_others(self, drafter: str) -> Tally:
-        """What the other texts have seen of a drafter."""
-        return self.budget.seen_by_others(self, drafter)
+        """How many drafted tokens of a drafter were right lately, in the other texts."""
+        beside = self.budget.beside(self)
+        found = [each.seen[drafter] for each in beside if drafter in each.seen]
+        return Tally(sum(each.right for each in found), sum(each.tried for each in found))
 
     def begin(self, cache: object) -> None:
         """Start a text, of which nothing is known, in this cache."""
@@ -200,7 +192,7 @@ class RowShare:
         offer.risk, offer.trial, offer.decided = 0.0, False, False
         offer.tokens += _NEWEST * (len(step.tokens) - offer.tokens)
         offer.host += _NEWEST * (step.host_seconds - offer.host)
-        others = self.budget.sharing(self)
+        others = self._sharing()
         if others and all(rows <= WIDEST for rows in step.others):  # not a part of a prompt
             drafting = max(0.0, step.draft_seconds - prompt) + sum(step.reading.values())
             self._learn_round(step, passes, others, drafting, lost)

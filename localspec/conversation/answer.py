@@ -52,9 +52,10 @@ _BUDGET_SPENT = "thinking budget spent"
 class AsyncAnswer(Background[Event, Turn]):
     """An answer for `async for`, event by event; `await` it for the whole `Turn`.
 
-    `Session.asend`, `aregenerate` and `aedit` return it. It is written in a thread of its own, a
-    few events ahead. To stop, cancel the task that reads it, call `aclose`, or leave the `async
-    with`: the answer ends within one step, and its text so far stays in the conversation.
+    `Session.asend`, `aregenerate`, `aedit` and `acontinue_answer` return it. It is written in a
+    thread of its own, a few events ahead. To stop, cancel the task that reads it, call `aclose`, or
+    leave the `async with`: the answer ends within one step, and its text so far stays in the
+    conversation.
     """
 
     @classmethod

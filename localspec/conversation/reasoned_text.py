@@ -36,9 +36,8 @@ class ReasonedText(Iterator[Written]):
     `Engine.stream`. Only the text of a chat prompt has reasoning, none that a grammar describes,
     and none of a model that writes it into a channel; any other text is all answer.
 
-    budget: as given. generation: the first part of the text, which is the whole but where the
-    budget was used up. tokens: all so far, with those that ended the reasoning. said, thought: the
-    text so far in two.
+    generation: the first part of the text, which is the whole but where the budget was used up.
+    tokens: all so far, with those that ended the reasoning. said, thought: the text so far in two.
     """
 
     def __init__(

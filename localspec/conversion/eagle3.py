@@ -14,7 +14,7 @@ from localspec.conversion.draft_vocabulary import (
     draft_ids,
     require_same_vocabulary,
 )
-from localspec.conversion.eagle3_layout import Sizes, require_shapes, tensors_of
+from localspec.conversion.eagle3_layout import HeadSizes, require_shapes, tensors_of
 from localspec.conversion.head import ConvertedHead
 from localspec.conversion.published import Checkpoint, PublishedTensor, tensor_of_rows
 from localspec.conversion.rope import Rope
@@ -174,7 +174,7 @@ class _Eagle3:
             yield _rows_of(targets, ids, self._type)
         self._notes.append("the output matrix is the target's")
 
-    def _read_sizes(self) -> Sizes:
+    def _read_sizes(self) -> HeadSizes:
         heads = self._number("num_attention_heads")
         width = self._number("hidden_size")
         head, shared = (
@@ -186,7 +186,7 @@ class _Eagle3:
                 f"config.json of {self._checkpoint.name} says heads of {head} numbers, {heads} of "
                 f"them for {shared} of keys, which makes no sense; download it again"
             )
-        return Sizes(
+        return HeadSizes(
             width=width,
             heads=heads,
             shared=shared,

@@ -34,7 +34,7 @@ _MARK = "layers.0.hidden_norm.weight"
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class HeadSizes:
     """The sizes that config.json says."""
 
     width: int
@@ -87,7 +87,7 @@ def tensors_of(checkpoint: Checkpoint) -> dict[str, PublishedTensor]:
 
 
 def require_shapes(
-    checkpoint: Checkpoint, tensors: Mapping[str, PublishedTensor], sizes: Sizes, fused: int
+    checkpoint: Checkpoint, tensors: Mapping[str, PublishedTensor], sizes: HeadSizes, fused: int
 ) -> None:
     """Raise ModelLoadError for a tensor that does not have the sizes of config.json.
 

@@ -37,6 +37,11 @@ def file_type(type_: TensorType) -> int:
     return int(LlamaFileType[name])
 
 
+def tensor_of(name: str, values: Floats, type_: TensorType) -> TensorData:
+    """A tensor of values that are in memory; otherwise as `tensor_of_rows`."""
+    return tensor_of_rows(name, values.shape, type_, values.__getitem__)
+
+
 def tensor_of_rows(
     name: str, shape: tuple[int, ...], type_: TensorType, rows: Callable[[slice], Floats]
 ) -> TensorData:

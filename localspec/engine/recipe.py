@@ -1,7 +1,7 @@
 """Recipe: everything that decides a text, recorded so that anybody can audit the text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,12 @@ class Recipe:
     GGUF's own values. grammar, schema: as in GenerationConfig. widths: the number of rows of each
     pass. decode_rows: those of the decode that each pass was in, with the rows of other texts.
     shared_cache: whether the cache had room for other texts. cache_tokens: how many tokens it had
-    room for in all, None in a record that does not tell. reproducible, flash_attention,
-    kv_type: as in RuntimeConfig. ubatch: the most rows that were computed at once, None in a record
-    that does not tell. fingerprint: the fingerprint of the target's file. versions: the
-    versions of the software that computed the text. gpus: those that the target was on, none if it
-    was on the processor. placement: the options of `load` that put the target there. Both are None
-    in a record that does not tell; so is `placement` where workers, whose addresses are not
-    recorded, had a part of the target. rope: the options of `load` that scale its rotations.
+    room for in all. reproducible, flash_attention, kv_type: as in RuntimeConfig. ubatch: the most
+    rows that were computed at once. fingerprint: the fingerprint of the target's file. versions:
+    the versions of the software that computed the text. gpus: those that the target was on, none if
+    it was on the processor. placement: the options of `load` that put the target there; None where
+    workers, whose addresses are not recorded, had a part of it. rope: the options of `load` that
+    scale its rotations.
     """
 
     prompt_token_ids: list[int]
@@ -49,14 +48,14 @@ class Recipe:
     flash_attention: bool | None
     fingerprint: str
     versions: dict[str, str]
-    kv_type: str = "f16"
-    decode_rows: list[int] = field(default_factory=list)
-    shared_cache: bool = False
-    cache_tokens: int | None = None
-    gpus: list[str] | None = None
-    placement: dict[str, Any] | None = None
-    ubatch: int | None = None
-    rope: dict[str, Any] = field(default_factory=dict)
+    kv_type: str
+    decode_rows: list[int]
+    shared_cache: bool
+    cache_tokens: int
+    gpus: list[str]
+    placement: dict[str, Any] | None
+    ubatch: int
+    rope: dict[str, Any]
 
     @classmethod
     def of(
@@ -68,8 +67,8 @@ class Recipe:
         params: SamplingParams,
         settings: GenerationConfig,
         stats: Stats,
-        shared_cache: bool = False,
-        cache_tokens: int | None = None,
+        shared_cache: bool,
+        cache_tokens: int,
     ) -> "Recipe":
         """The recipe of a generation with this target."""
         sampling = asdict(params)
@@ -106,8 +105,9 @@ class Recipe:
             recipe = cls(**record)
             _require_local(recipe.placement)
             _require_rope(recipe.rope)
-            if not isinstance(recipe.cache_tokens, (int, type(None))):
-                raise TypeError(f"its cache_tokens are {recipe.cache_tokens!r:.80}")
+            for name in ("cache_tokens", "ubatch"):
+                if not isinstance(value := getattr(recipe, name), int):
+                    raise TypeError(f"its {name} is {value!r:.80}")
             return recipe
         except TypeError as error:
             raise InvalidValueError(f"this is not a recipe of localspec: {error}") from error
@@ -145,7 +145,7 @@ class Recipe:
     def require_same_gpus(self, placement: Placement) -> None:
         """Raise InvalidValueError unless these GPUs made the text."""
         here = gpus(placement)
-        if self.gpus not in (None, here):
+        if self.gpus != here:
             raise InvalidValueError(
                 f"the text was computed on {_places(self.gpus)}, and this is {_places(here)}: its "
                 f"kernels may compute another text without a bug; {option('device')}, "
@@ -214,8 +214,8 @@ def _options(placement: Placement) -> dict[str, Any] | None:
     }
 
 
-def _places(gpus: Sequence[str] | None) -> str:
-    return ", ".join(map(str, gpus or ())) or "the processor"
+def _places(gpus: Sequence[str]) -> str:
+    return ", ".join(map(str, gpus)) or "the processor"
 
 
 def _named(versions: Mapping[str, str]) -> str:

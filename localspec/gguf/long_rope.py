@@ -46,13 +46,10 @@ def note(header: Header, n_ctx: int, usual: int) -> str | None:
     )
 
 
-def rotated_alike(header: Header, n_ctx: int, cached: int | None) -> int:
-    """The tokens of a cache for about `n_ctx`, with the rotations of a cache of `cached` tokens.
-
-    cached: None: not known.
-    """
+def rotated_alike(header: Header, n_ctx: int, cached: int) -> int:
+    """The tokens of a cache for about `n_ctx`, with the rotations of a cache of `cached` tokens."""
     limit = short_limit(header)
-    if limit is None or cached is None:
+    if limit is None:
         return n_ctx
     return min(n_ctx, limit) if cached <= limit else max(n_ctx, limit + 1)
 

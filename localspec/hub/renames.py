@@ -62,9 +62,9 @@ class _Rename:
 
     @classmethod
     def of(cls, record: Any) -> "_Rename":
-        """Read what was stored; earlier versions stored no identity."""
-        asked, called, *rest = record
-        return cls(str(asked), str(called), str(rest[0]) if rest and rest[0] else None)
+        """Read what was stored."""
+        asked, called, identity = record
+        return cls(str(asked), str(called), str(identity) if identity else None)
 
     def meant_another(self, called: str, identity: str | None) -> bool:
         """Whether the repository that was called so is not the one of this identity."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from localspec.errors import InvalidValueError
+from localspec.utils.format import counted
 from localspec.workers.address import Address, parse_addresses
 
 # How several devices share a model: whole layers, or the rows of each matrix. With rows, llama.cpp
@@ -166,9 +167,7 @@ def parse_shares(text: str) -> tuple[float, ...]:
 
 
 def _layers(count: int | None) -> str:
-    if count in (None, -1):
-        return "all layers"
-    return "1 layer" if count == 1 else f"{count} layers"
+    return "all layers" if count is None or count == -1 else counted(count, "layer")
 
 
 def _is_share(value: float) -> bool:

@@ -5,20 +5,24 @@ any of its tokens is accepted. So at first use the target writes a few dozen tok
 drafts; the share that is accepted is remembered.
 """
 
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from localspec.control.fixed_depth import FixedDepth
+from localspec.llama import library
 from localspec.llama.sequence import KVSequence
 from localspec.loading.drafter_set import SequenceDrafter
-from localspec.loading.verdicts import find_verdict, remembered_verdict
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.rules import RULES
 from localspec.stats import Stats
+from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.progress import report_progress
+from localspec.utils.stored_json import stored, try_to_store
 
 # A head with a lower share of accepted tokens was made for another model.
 LEAST_RATE = 0.1
@@ -31,12 +35,6 @@ _TOKENS, _FEWEST, _SECONDS = 32, 8, 3.0
 # One token is drafted at a time: the first is what every further one depends on.
 _DEPTH, _TEMPERATURE, _SEED = 1, 0.7, 1
 _RULE = RULES["coupled"]
-# Where the shares are remembered.
-_FOLDER, _KEY = "acceptance_checks", "rate"
-
-
-class _NothingDraftedError(Exception):
-    """The head drafted no token, so that nothing is known of it, and nothing is remembered."""
 
 
 def acceptance_rate(target: KVSequence, member: SequenceDrafter) -> float | None:
@@ -49,29 +47,32 @@ def acceptance_rate(target: KVSequence, member: SequenceDrafter) -> float | None
     contexts = [target.context, *([member.sequence.context] if member.sequence else [])]
     # Under other rotations than those of the files, fewer drafts are right.
     ropes = [each.params.rope.options for each in contexts]
-    try:
-        found = remembered_verdict(
-            *(_FOLDER, _KEY, files),
-            lambda: f"{_measured(target, member):.3f}",
-            _is_rate,
-            options=ropes if any(ropes) else (),
-        )
-    except _NothingDraftedError:
-        return None
-    return float(found)
+    file = _file(files, ropes if any(ropes) else ())
+    if (known := stored(file, _stored_rate)) is not None:
+        return known
+    if (measured := _measured(target, member)) is not None:
+        try_to_store(file, {"rate": measured})
+    return measured
 
 
 def remembered_rate(target: Path, drafter: Path) -> float | None:
     """The share of a drafter's tokens that a target accepts; None where it was not measured."""
-    found = find_verdict(_FOLDER, _KEY, [target, drafter], _is_rate)
-    return None if found is None else float(found)
+    return stored(_file([target, drafter]), _stored_rate)
 
 
-def _is_rate(text: str) -> bool:
-    return 0 <= float(text) <= 1
+def _file(files: Iterable[Path], ropes: Iterable[Mapping[str, Any]] = ()) -> Path:
+    what = [*map(stat_signature, files), *library.build_signature(), *ropes]
+    return cache_file("acceptance_checks", what)
 
 
-def _measured(target: KVSequence, member: SequenceDrafter) -> float:
+def _stored_rate(record: Any) -> float:
+    rate = float(record["rate"])
+    if not 0 <= rate <= 1:
+        raise ValueError("no share")
+    return rate
+
+
+def _measured(target: KVSequence, member: SequenceDrafter) -> float | None:
     report_progress(f"trying out {member.drafter.name}")
     text, stats = target.state(), Stats()
     try:
@@ -79,9 +80,7 @@ def _measured(target: KVSequence, member: SequenceDrafter) -> float:
             _write(target, member, prompt, stats)
     finally:
         target.restore(text)
-    if not stats.drafted:
-        raise _NothingDraftedError
-    return stats.accepted / stats.drafted
+    return stats.accepted / stats.drafted if stats.drafted else None
 
 
 def _write(target: KVSequence, member: SequenceDrafter, prompt: str, stats: Stats) -> None:

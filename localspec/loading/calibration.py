@@ -10,7 +10,6 @@ from typing import Any
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.llama.context_params import CHUNK
-from localspec.llama.devices import computes_on_gpu
 from localspec.llama.rollback import SNAPSHOTS, Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig
@@ -120,13 +119,13 @@ def _snapshots(target: KVSequence) -> int:
 
 
 def _profile(record: Any) -> CostProfile:
-    passes, learnt = _by_rows(record["passes"]), _by_rows(record.get("learnt", {}))
+    passes, learnt = _by_rows(record["passes"]), _by_rows(record["learnt"])
     if not passes.keys() >= {1, 4}:
         raise ValueError("no seconds of every pass")
     drafters = {name: _seconds(each) for name, each in record["drafters"].items()}
-    unseen = {_rows(rows): int(runs) for rows, runs in record.get("unseen", {}).items()}
-    change = _time(record.get("change", 0.0))
-    return CostProfile(passes, drafters, bool(record.get("busy")), learnt, unseen, change)
+    unseen = {_rows(rows): int(runs) for rows, runs in record["unseen"].items()}
+    change = _time(record["change"])
+    return CostProfile(passes, drafters, bool(record["busy"]), learnt, unseen, change)
 
 
 def _by_rows(record: Mapping[str, float]) -> dict[int, float]:
@@ -168,9 +167,5 @@ def _file(
     """The file of a profile; its name depends on everything that changes the time of a pass."""
     files = [stat_signature(path) for path in (target, *drafters)]
     machine, build = machine_signature()
-    # Earlier versions measured passes of a GPU behind others of other rows, changes otherwise, and
-    # compiling kernels with them.
-    places = runtime.placement, runtime.drafter_placement or runtime.placement
-    settled = ["settled", 3] if any(map(computes_on_gpu, places)) else []
     options = replace(runtime, ubatch=runtime.ubatch or CHUNK).costs_depend_on
-    return cache_file("costs", [files, *ways, snapshots, machine, options, build, *settled])
+    return cache_file("costs", [files, *ways, snapshots, machine, options, build])

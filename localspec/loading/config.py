@@ -21,7 +21,6 @@ from localspec.llama.block_context import BlockContext
 from localspec.llama.bounds import MOST_CONTEXT, MOST_THREADS
 from localspec.llama.context import Context
 from localspec.llama.context_params import CHUNK, LEAST_CHUNK, MOST_CHUNK, ContextParams
-from localspec.llama.devices import usual_gpus
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
 from localspec.llama.placement import (
@@ -29,13 +28,12 @@ from localspec.llama.placement import (
     LOAD_MODES,
     SPLIT_MODES,
     Placement,
-    for_head,
     parse_devices,
 )
 from localspec.llama.rope import UNSCALED, RopeScaling, require_scale
 from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
-from localspec.memory.drafter_places import drafter_places
+from localspec.memory.drafter_places import drafter_places, place_of_drafter
 from localspec.utils.cores import performance_cores
 from localspec.utils.option_names import options
 from localspec.utils.option_types import type_fields
@@ -150,9 +148,7 @@ class RuntimeConfig:
 
     def place_of_drafter(self, head: Head | None) -> Placement:
         """Where a draft model is, or a head."""
-        if head:
-            return for_head(self.placement, self.drafter_placement, usual_gpus())
-        return self.drafter_placement or drafter_places(self.placement)[0]
+        return place_of_drafter(self.placement, self.drafter_placement, is_head=head is not None)
 
     @property
     def costs_depend_on(self) -> dict[str, Any]:
@@ -160,8 +156,6 @@ class RuntimeConfig:
         options = asdict(self)
         for name in ("rope", "draft_rope_scale"):
             del options[name]
-        if self.load_mode == LOAD_MODES[0]:
-            del options["load_mode"]  # as in what earlier versions have measured
         return options
 
     @property

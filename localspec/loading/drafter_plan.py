@@ -54,7 +54,7 @@ def plan_drafters(
         found = with_own_drafter(alone, target.files[0], unfit)
         if not found.optional:
             branches = _further_branches(alone, runtime)
-            return alone, replace(plan, context=replace(plan.context, branches=branches))
+            return alone, plan.with_context(branches=branches)
     return found, plan
 
 

@@ -49,7 +49,7 @@ def _parsed(record: Mapping[str, Any], widest: int, *, uniform: bool) -> Invaria
     rows, cost = int(record["least_rows"]), float(record["cost"])
     if not 1 <= rows <= (UNIFORM_ROWS if uniform else widest) or not 0 < cost < math.inf:
         raise ValueError("not a width and its cost")
-    if record.get("is_uniform", False) is not uniform:
+    if record["is_uniform"] is not uniform:
         raise ValueError("a width of another device")
     return InvariantWidth(rows, cost, uniform)
 

@@ -60,10 +60,11 @@ def _record(counts: DraftCounts) -> dict[str, Any]:
 
 
 def _counts(record: Any) -> DraftCounts:
-    found = DraftCounts(_tally(record["right"], record["tried"]))
-    if "positions" in record:  # earlier versions kept only the total
-        found.positions = [_tally(*each) for each in record["positions"]]
-        found.margins = [_tally(*each) for each in record["margins"]]
+    found = DraftCounts(
+        _tally(record["right"], record["tried"]),
+        [_tally(*each) for each in record["positions"]],
+        [_tally(*each) for each in record["margins"]],
+    )
     if len(found.positions) > WIDEST or len(found.margins) != BINS:
         raise ValueError("no counts by position and confidence")
     return found

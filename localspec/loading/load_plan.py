@@ -74,7 +74,7 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     most = most_texts(facts.header, n_ctx, plan.context.branches)
     why = "memory is too small for more" if room < min(texts, most) else "more share none"
     room = min(room, most)
-    plan = replace(plan, context=replace(plan.context, texts=room))
+    plan = plan.with_context(texts=room)
     fewer = f"a cache has room for {counted(room, 'text')}, not {texts}: {why}"
     rotated = long_rope.note(facts.header, n_ctx, runtime.context_size(facts.header))
     meant = beginning_note(config.model, path) if config.model else None

@@ -244,25 +244,19 @@ def _load(
     config: EngineConfig, planned: PlannedLoad, ran_out: OutOfMemoryError | None
 ) -> LoadedModels:
     """Load what was planned. ran_out: what a larger plan has raised."""
-    facts, runtime, found, plan = planned.facts, planned.runtime, planned.found, planned.plan
-    path, shared, drafter_place = facts.files[0], config.weights, runtime.drafter_placement
-    notes = list[str]()
-    if ran_out:
-        what, *_remedy = str(ran_out).split("; ")
-        notes.append(f"memory ran out while loading, so less was planned: {what}")
-    only_this_kv_type = plan.drafter_kv_type != runtime.drafter_kv_type
+    facts, asked, found, plan = planned.facts, planned.runtime, planned.found, planned.plan
     runtime = replace(
-        runtime,
+        asked,
         drafter_kv_type=plan.drafter_kv_type,
         placement=plan.placement,
         drafter_placement=plan.drafter_placement,
         ubatch=plan.context.ubatch,
     )
     with ExitStack() as undo:
-        weights = shareable(shared, found)
+        weights = shareable(config.weights, found)
         if weights is None:
             weights = Model(
-                path,
+                facts.files[0],
                 runtime.placement,
                 mtp=found.inside,
                 chat_template=config.chat_template,
@@ -271,18 +265,18 @@ def _load(
             undo.callback(weights.close)
         target = runtime.context_for(weights, facts.header, plan.context)
         undo.callback(target.close)
-        asked = runtime
-        runtime, threads_note = fit_threads(target, asked)
+        runtime, threads_note = fit_threads(target, runtime)
         past = PastTexts(weights.vocabulary_fingerprint) if config.remember else None
         sources = copy_sources(weights, past, config.copied_texts)
+        only_this_kv_type = plan.drafter_kv_type != asked.drafter_kv_type
         drafters, drafter_set = load_drafters(
             found, target, runtime, sources, kv_type_fits=only_this_kv_type
         )
         undo.callback(drafters.close)
         undo.callback(drafter_set.close)
         costs, policies = _calibrated(target, drafter_set, runtime)
-        not_reproducible = reproducible_note(target) if runtime.reproducible else None
         digits = _digits(target, facts.header, drafter_set, runtime)
+        notes = _target_notes(config, planned, target, ran_out)
         undo.pop_all()
     return LoadedModels(
         target,
@@ -292,21 +286,34 @@ def _load(
         drafter_set,
         costs,
         policies,
-        (
-            *notes,
-            *extra_buffers.notes(),
-            *(() if config.runtime.placement.devices == () else unfit_gpus.notes()),
-            *plan.notes,
-            *planned.notes,
-            *([_UNLOCKED.format(path.name)] if weights.is_unlocked else []),
-            *left_out(facts.header.metadata),
-            *([not_reproducible] if not_reproducible else []),
-        ),
+        notes,
         digits=digits,
         threads_note=threads_note,
         watch=thread_watch(weights, asked, runtime),
-        drafter_place=drafter_place,
+        drafter_place=asked.drafter_placement,
     )
+
+
+def _target_notes(
+    config: EngineConfig,
+    planned: PlannedLoad,
+    target: KVSequence,
+    ran_out: OutOfMemoryError | None,
+) -> Sequence[str]:
+    """The `target_notes` of LoadedModels; ran_out: as in `_load`."""
+    less = "memory ran out while loading, so less was planned: "
+    name, header = planned.facts.files[0].name, planned.facts.header
+    found = (
+        less + str(ran_out).split("; ")[0] if ran_out else None,
+        *extra_buffers.notes(),
+        *(() if config.runtime.placement.devices == () else unfit_gpus.notes()),
+        *planned.plan.notes,
+        *planned.notes,
+        _UNLOCKED.format(name) if target.model.is_unlocked else None,
+        *left_out(header.metadata),
+        reproducible_note(target) if planned.runtime.reproducible else None,
+    )
+    return [*filter(None, found)]
 
 
 def _calibrated(

@@ -17,15 +17,13 @@ from localspec.llama.head_context import HeadContext
 from localspec.llama.kv_cache import MAX_IDS, KVCache
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import context_with
-from localspec.memory.available import HOST, FreeMemory, Shortage, free_memory
+from localspec.memory.available import HOPELESS, HOST, FreeMemory, Shortage, free_memory
 from localspec.memory.context_sizes import ContextSizes
 from localspec.utils.format import counted
 from localspec.utils.option_names import option
 
 # The most texts of one cache.
 MAX_TEXTS = 64
-# A request for this many times the free memory is refused without asking the library.
-_HOPELESS = 8
 _LOST_HEAD = "cannot grow, as a head beside it is on a machine that is gone"
 
 
@@ -99,7 +97,7 @@ class _Memory:
     def _needed(self, texts: int, free: FreeMemory) -> Counter[str]:
         params = replace(self._other.context.params, texts=texts)
         least = self._sizes.least_bytes(params)
-        if least > _HOPELESS * free.total:
+        if least > HOPELESS * free.total:
             return Counter({HOST: least})
         found = self._sizes.bytes_by_device(params)
         if found is not None:

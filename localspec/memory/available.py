@@ -15,6 +15,8 @@ from localspec.utils.option_names import option
 
 # llama.cpp's name for the processor and its main memory.
 HOST = "CPU"
+# A request for this many times the free memory is refused without asking the library.
+HOPELESS = 8
 _MIB = 2**20
 # Kept free for vocabularies, the tables of drafters, and the interpreter.
 _HOST_RESERVE = 96 * _MIB

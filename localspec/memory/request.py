@@ -1,6 +1,7 @@
 """Memory request: what is to be loaded; memory plan: what of it fits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from localspec.gguf.facts import Facts
 from localspec.llama.context_params import ContextParams
@@ -53,3 +54,7 @@ class MemoryPlan:
     refusal: str | None = None
     placement: Placement = DEFAULT
     drafter_placement: Placement | None = None
+
+    def with_context(self, **changes: Any) -> "MemoryPlan":
+        """The same with another context. changes: of its ContextParams."""
+        return replace(self, context=replace(self.context, **changes))

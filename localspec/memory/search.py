@@ -11,11 +11,11 @@ from localspec.gguf.heads import MTP_KINDS, kind_of, layers_of
 from localspec.gguf.kv_types import is_quantised
 from localspec.gguf.matrix_heads import matrix_head_of
 from localspec.llama.context_params import CHUNK, ContextParams
-from localspec.llama.devices import names_of, usual_gpus
-from localspec.llama.placement import ON_PROCESSOR, Placement, for_head, is_address
+from localspec.llama.devices import names_of
+from localspec.llama.placement import ON_PROCESSOR, Placement, is_address
 from localspec.llama.rope import UNSCALED
-from localspec.memory.available import HOST, FreeMemory, Shortage
-from localspec.memory.drafter_places import drafter_places
+from localspec.memory.available import HOPELESS, HOST, FreeMemory, Shortage
+from localspec.memory.drafter_places import drafter_places, place_of_drafter
 from localspec.memory.estimate import cell_bytes
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.request import MemoryPlan, MemoryRequest
@@ -32,8 +32,6 @@ _FEWER_SNAPSHOTS = (4, 2)
 _AMPLE = 2
 # With passes so wide, experts in main memory are copied to a GPU a quarter as often.
 _WIDE_PASS = 2048
-# A request for this many times the free memory is refused without asking the library.
-_HOPELESS = 8
 
 
 class Search:
@@ -54,12 +52,10 @@ class Search:
     def _drafter(self, drafter: Facts, plan: MemoryPlan) -> ModelMemory:
         inside = drafter.files == self._request.target.files and drafter.has_mtp
         kind = kind_of(drafter.header)
-        if inside:
-            placement = plan.placement
-        elif kind:
-            placement = for_head(plan.placement, plan.drafter_placement, usual_gpus())
-        else:
-            placement = plan.drafter_placement or drafter_places(plan.placement)[0]
+        placement = plan.placement
+        if not inside:
+            named = plan.drafter_placement
+            placement = place_of_drafter(placement, named, is_head=kind is not None)
         return self._model(drafter, placement, mtp=inside or kind in MTP_KINDS, inside=inside)
 
     def _model(self, facts: Facts, placement: Placement, **options: bool) -> ModelMemory:
@@ -87,7 +83,7 @@ class Search:
         if present in (most, 0):
             return plan
         for count in (most, *_FEWER_SNAPSHOTS):
-            fuller = replace(plan, context=replace(plan.context, snapshots=count))
+            fuller = plan.with_context(snapshots=count)
             if count == present or not self._shortage(fuller):
                 break
         if count == most:
@@ -108,7 +104,7 @@ class Search:
         most = self._request.context.texts
 
         def room_for(texts: int) -> MemoryPlan:
-            return replace(plan, context=replace(plan.context, texts=texts))
+            return plan.with_context(texts=texts)
 
         estimate = self._estimate(whole := room_for(most))
         if estimate is not None and self._is_ample(estimate):
@@ -128,7 +124,7 @@ class Search:
         """
         if plan.context.ubatch or not self._copies_experts(plan.placement):
             return plan
-        wider = replace(plan, context=replace(plan.context, ubatch=_WIDE_PASS))
+        wider = plan.with_context(ubatch=_WIDE_PASS)
         asked = self._request.placement
         count, layers = plan.placement.cpu_moe, layers_of(self._request.target.header)
         choices = [wider]
@@ -137,7 +133,7 @@ class Search:
             words = plan.placement.in_words, fewer.in_words
             notes = tuple(note.replace(*words) for note in plan.notes)
             choices.append(replace(wider, placement=fewer, notes=notes))
-        usual = replace(plan, context=replace(plan.context, ubatch=CHUNK))
+        usual = plan.with_context(ubatch=CHUNK)
         return next((each for each in choices if not self._shortage(each)), usual)
 
     def _copies_experts(self, placement: Placement) -> bool:
@@ -175,7 +171,7 @@ class Search:
     def _with_fewest_snapshots(self, plan: MemoryPlan) -> MemoryPlan:
         """Return a plan with few snapshots, if that takes less: not all models have states."""
         few = min(plan.context.snapshots, _FEWER_SNAPSHOTS[-1])
-        fewer = replace(plan, context=replace(plan.context, snapshots=few))
+        fewer = plan.with_context(snapshots=few)
         return fewer if self._needed(fewer) < self._needed(plan) else plan
 
     def _drafter_plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
@@ -193,8 +189,7 @@ class Search:
         names += [each.files[0].name for each in self._request.matrix_heads]
         if names and self._request.optional_drafter:
             reason = f"{names[0]} is left out: both {self._shortage_text(plan)}"
-            context = replace(plan.context, snapshots=0)
-            alone = replace(plan, no_drafter=reason, context=context)
+            alone = replace(plan.with_context(snapshots=0), no_drafter=reason)
             yield alone
             yield from self._shorter_on_gpus(alone)
         elif self._request.drafters and self._may_quantise(moved):
@@ -208,12 +203,12 @@ class Search:
             return
         n_ctx = self._largest_context(plan)
         if n_ctx >= _LEAST_ON_GPU:
-            yield self._with_context(plan, n_ctx)
+            yield self._with_length(plan, n_ctx)
 
     def _shorter(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
         """Yield a plan with as much context as fits."""
         if not self._request.fixed_context and (n_ctx := self._largest_context(plan)):
-            yield self._with_context(plan, n_ctx)
+            yield self._with_length(plan, n_ctx)
 
     def _may_quantise(self, plan: MemoryPlan) -> bool:
         """Whether the drafter's cache may be smaller; only flash attention reads such a one."""
@@ -227,10 +222,9 @@ class Search:
         )
         return replace(plan, drafter_kv_type=_SMALLER_KV_TYPE, notes=(*plan.notes, note))
 
-    def _with_context(self, plan: MemoryPlan, n_ctx: int) -> MemoryPlan:
+    def _with_length(self, plan: MemoryPlan, n_ctx: int) -> MemoryPlan:
         note = f"context {n_ctx}: {plan.context.n_ctx} {self._shortage_text(plan)}"
-        context = replace(plan.context, n_ctx=n_ctx)
-        return replace(plan, context=context, notes=(*plan.notes, note))
+        return replace(plan.with_context(n_ctx=n_ctx), notes=(*plan.notes, note))
 
     def _elsewhere(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
         """Yield plans with draft models on other devices than the best for them.
@@ -303,7 +297,7 @@ class Search:
         most = self._free.total
         least = self._least(plan)
         cells = cell_bytes(plan.context.n_ctx * plan.context.texts)
-        return max(least / _HOPELESS, _HOPELESS * cells) > most
+        return max(least / HOPELESS, HOPELESS * cells) > most
 
     def _least(self, plan: MemoryPlan) -> int:
         return self._matrix_heads_bytes(plan) + sum(
@@ -346,8 +340,7 @@ class Search:
         sizes = range(_CONTEXT_STEP, plan.context.n_ctx, _CONTEXT_STEP)
 
         def lacks(n_ctx: int) -> bool:
-            smaller = replace(plan, context=replace(plan.context, n_ctx=n_ctx))
-            return self._shortage(smaller) is not None
+            return self._shortage(plan.with_context(n_ctx=n_ctx)) is not None
 
         fitting = bisect_left(sizes, True, key=lacks)
         return sizes[fitting - 1] if fitting else 0

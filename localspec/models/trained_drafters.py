@@ -125,7 +125,7 @@ def _parse(value: Any) -> list[TrainedDrafter]:
             str(each["target"]),
             bool(each["preferred"]),
             float(each["acceptance"]),
-            bool(each.get("pays", True)),
+            bool(each["pays"]),
         )
         for each in value
     ]

@@ -1,1 +1,1 @@
-"""Training: the scripts that make the bundled pair. The only room that imports torch."""
+"""Training: drafters for a target, by `localspec train`. The only room that imports torch."""

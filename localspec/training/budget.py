@@ -42,11 +42,12 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """Tokens of a wave: all, and those of the answers. held_out: tokens of the held-out texts.
+class Waves:
+    """The waves of texts. tokens, answers: of each one, all tokens and those of the answers.
 
-    most_waves: as many as the disk may hold; of more, some are read again in each round. written:
-    the waves that are here already, of another training perhaps.
+    held_out: tokens of the held-out texts. most_waves: as many as the disk may hold; of more, some
+    are read again in each round. written: the waves that are here already, of another training
+    perhaps.
     """
 
     tokens: float
@@ -56,12 +57,12 @@ class Sizes:
     written: int = 0
 
 
-def budget_for_tokens(tokens: int, sizes: Sizes) -> Budget:
+def budget_for_tokens(tokens: int, sizes: Waves) -> Budget:
     """The budget for so many tokens of answers."""
     return Budget(max(1, math.ceil(tokens / sizes.answers)), ROUNDS)
 
 
-def budget_for_seconds(seconds: float, speeds: Speeds, sizes: Sizes) -> Budget:
+def budget_for_seconds(seconds: float, speeds: Speeds, sizes: Waves) -> Budget:
     """The budget that takes so long from now on, as far as speeds tell.
 
     More rounds over fewer texts, until writing and reading take less than their share.
@@ -82,7 +83,7 @@ def budget_for_seconds(seconds: float, speeds: Speeds, sizes: Sizes) -> Budget:
     return budget
 
 
-def _affordable(seconds: float, rounds: int, speeds: Speeds, sizes: Sizes) -> int:
+def _affordable(seconds: float, rounds: int, speeds: Speeds, sizes: Waves) -> int:
     """The most waves for so many rounds; at least 1."""
     low, high = 1, 1 << 20
     while low < high:
@@ -94,7 +95,7 @@ def _affordable(seconds: float, rounds: int, speeds: Speeds, sizes: Sizes) -> in
     return low
 
 
-def forecast(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
+def forecast(budget: Budget, speeds: Speeds, sizes: Waves) -> float:
     """The seconds that a budget takes."""
     write = max(0, budget.waves - sizes.written) * sizes.answers * speeds.write
     once = 0 if _are_read_again(budget, sizes) else budget.waves * sizes.tokens
@@ -102,18 +103,18 @@ def forecast(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
     return write + read + rounds_seconds(budget, speeds, sizes) + speeds.trial
 
 
-def rounds_seconds(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
+def rounds_seconds(budget: Budget, speeds: Speeds, sizes: Waves) -> float:
     """The seconds of all rounds: of training, and of what the target reads in them."""
     return training_seconds(budget, speeds, sizes) + reading_seconds(budget, speeds, sizes)
 
 
-def training_seconds(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
+def training_seconds(budget: Budget, speeds: Speeds, sizes: Waves) -> float:
     """The seconds of all rounds, without the target."""
     train = budget.rounds * budget.waves * sizes.tokens * speeds.train
     return train + (budget.rounds + 1) * sizes.held_out * speeds.train * _MEASURING
 
 
-def reading_seconds(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
+def reading_seconds(budget: Budget, speeds: Speeds, sizes: Waves) -> float:
     """The seconds in which the target reads, within the rounds; 0 where all rows have room.
 
     The disk holds the waves that come next, and a part of them comes first in the next round too.
@@ -126,5 +127,5 @@ def reading_seconds(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
     return read * sizes.tokens * speeds.read + loads * speeds.load
 
 
-def _are_read_again(budget: Budget, sizes: Sizes) -> bool:
+def _are_read_again(budget: Budget, sizes: Waves) -> bool:
     return budget.waves > sizes.most_waves

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from localspec.training.head_export import BLOCK, DFLASH_LAYERS
 from localspec.training.layers import Layer, Rotating, rotated, started
 from localspec.training.sizes import EPSILON, Sizes
+from localspec.training.tensor_layouts import BLOCK, DFLASH_LAYERS
 
 # How much less each further token of a block counts.
 DECAY = 0.85

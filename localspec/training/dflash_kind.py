@@ -12,10 +12,16 @@ from localspec.gguf.writer import TensorType
 from localspec.training.acceptance_loss import Agreement, acceptance_loss, agreement
 from localspec.training.dflash_block import DECAY, DFlashBlock
 from localspec.training.examples import Batch, TopRows
-from localspec.training.head_export import BLOCK, DFLASH_LAYERS, dflash_tensors, write_weights
+from localspec.training.head_export import write_weights
 from localspec.training.head_import import dflash_weights
 from localspec.training.head_source import HeadSource
 from localspec.training.row_head_kind import RowHead, row_head_kind
+from localspec.training.tensor_layouts import (
+    BLOCK,
+    DFLASH_LAYERS,
+    DFLASH_LAYOUT,
+    file_tensors,
+)
 from localspec.training.training_size import LENGTH, TrainingSize, kept_by_layer, weights_of
 
 # Tokens of a batch for which one block begins: blocks overlap a little less than they would at
@@ -63,7 +69,8 @@ class DFlashDrafter(RowHead[DFlashBlock]):
             _MASK: self._mask,
             **about,
         }
-        write_weights(path, DFLASH, metadata, dflash_tensors(self.head.weights()), self._type)
+        tensors = file_tensors(DFLASH_LAYOUT, self.head.weights())
+        write_weights(path, DFLASH, metadata, tensors, self._type)
 
     def _drafts(self, batch: Batch, starts: Tensor) -> Iterator[tuple[Tensor, TopRows]]:
         """For each place behind the first of a block, its rows and what the target says there.

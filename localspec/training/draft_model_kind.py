@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localspec.conversion.published import file_type, require_type, tensor_of_rows
+from localspec.conversion.published import file_type, require_type, tensor_of
 from localspec.conversion.target import Target
 from localspec.errors import InvalidValueError
 from localspec.gguf.writer import TensorData, TensorType, write_gguf
@@ -81,7 +81,7 @@ class DraftModel(TrainableDrafter):
         for name, weight in self.model.state_dict().items():
             if name in trained:
                 values = weight.detach().float().cpu().numpy()
-                yield tensor_of_rows(name, values.shape, self._type, values.__getitem__)
+                yield tensor_of(name, values, self._type)
             else:
                 yield self._source.stored(name)
         if self._source.has("rope_freqs.weight"):

@@ -11,10 +11,11 @@ from localspec.gguf.writer import TensorType
 from localspec.training.chained_drafts import ChainedDrafts
 from localspec.training.eagle3_head import STEPS, Eagle3Head
 from localspec.training.examples import Batch, TopRows
-from localspec.training.head_export import eagle3_tensors, write_weights
+from localspec.training.head_export import write_weights
 from localspec.training.head_import import eagle3_weights
 from localspec.training.head_source import HeadSource, places_before, places_behind
 from localspec.training.row_head_kind import RowHead, row_head_kind
+from localspec.training.tensor_layouts import EAGLE3_LAYOUT, file_tensors
 from localspec.training.training_size import LENGTH, TrainingSize, kept_by_layer, weights_of
 
 
@@ -38,7 +39,7 @@ class Eagle3Drafter(ChainedDrafts, RowHead[Eagle3Head]):
             f"{EAGLE3}.target_hidden_size": sizes.width,
             **about,
         }
-        tensors = eagle3_tensors(sizes, self.head.weights())
+        tensors = file_tensors(EAGLE3_LAYOUT, self.head.weights(), sizes.heads)
         write_weights(path, EAGLE3, metadata, tensors, self._type)
 
     def _drafts(self, batch: Batch) -> Iterator[tuple[Tensor, TopRows]]:

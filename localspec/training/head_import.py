@@ -11,13 +11,16 @@ from localspec.errors import DrafterMismatchError
 from localspec.gguf.check import check_drafter
 from localspec.gguf.facts import facts_of
 from localspec.gguf.reader import Array, Header, display_name
-from localspec.gguf.rope_rows import in_halves
 from localspec.gguf.weights import Weights as FileWeights
-from localspec.training.head_export import DFLASH_LAYERS, MEDUSA_BLOCKS, MEDUSA_HEADS
 from localspec.training.result import TARGET
 from localspec.training.sizes import Floats, Sizes, Weights
-
-_LAYER = {"output": "attn_output", "feed_norm": "ffn_norm", "down": "ffn_down"}
+from localspec.training.tensor_layouts import (
+    DFLASH_LAYOUT,
+    EAGLE3_LAYOUT,
+    MEDUSA_HEADS,
+    MEDUSA_NAMES,
+    module_weights,
+)
 
 
 class HeadFile:
@@ -118,57 +121,17 @@ def eagle3_weights(file: HeadFile, sizes: Sizes) -> Weights:
     """The weights of an `Eagle3Head` by their names there."""
     file.require_sizes(sizes)
     file.without_own("d2t", "output.weight", "token_embd.weight", "enc.output_norm.weight")
-    q, k = (in_halves(file.tensor(f"blk.0.attn_{name}.weight"), sizes.heads) for name in "qk")
-    return {
-        "fc.weight": file.tensor("fc.weight"),
-        "norm.weight": file.tensor("output_norm.weight"),
-        "token_norm.weight": file.tensor("blk.0.attn_norm.weight"),
-        "state_norm.weight": file.tensor("blk.0.attn_norm_2.weight"),
-        "qkv.weight": np.concatenate([q, k, file.tensor("blk.0.attn_v.weight")]),
-        **_layer(file, "blk.0", ""),
-    }
+    return module_weights(EAGLE3_LAYOUT, file.tensor, sizes.heads)
 
 
 def dflash_weights(file: HeadFile, sizes: Sizes) -> Weights:
     """The weights of a `DFlashBlock` by their names there."""
     file.require_sizes(sizes)
     file.without_own("d2t", "output.weight", "token_embd.weight")
-    found = {
-        "fc.weight": file.tensor("fc.weight"),
-        "text_norm.weight": file.tensor("enc.output_norm.weight"),
-        "norm.weight": file.tensor("output_norm.weight"),
-    }
-    for layer in range(DFLASH_LAYERS):
-        theirs, own = f"blk.{layer}", f"layers.{layer}."
-        found |= _layer(file, theirs, own) | {
-            f"{own}attention_norm.weight": file.tensor(f"{theirs}.attn_norm.weight"),
-            f"{own}qkv.weight": np.concatenate(
-                [file.tensor(f"{theirs}.attn_{name}.weight") for name in "qkv"]
-            ),
-            f"{own}query_norm.weight": file.tensor(f"{theirs}.attn_q_norm.weight"),
-            f"{own}key_norm.weight": file.tensor(f"{theirs}.attn_k_norm.weight"),
-        }
-    return found
+    return module_weights(DFLASH_LAYOUT, file.tensor)
 
 
 def medusa_weights(file: HeadFile) -> Weights:
     """The weights of `MedusaHeads` by their names there."""
     file.without_own("head.0.output.weight", f"head.{MEDUSA_HEADS}.block.0.weight")
-    return {
-        f"heads.{head}.{block}.{part}": file.tensor(f"head.{head}.block.{block}.{part}")
-        for head in range(MEDUSA_HEADS)
-        for block in range(MEDUSA_BLOCKS)
-        for part in ("weight", "bias")
-    }
-
-
-def _layer(file: HeadFile, theirs: str, own: str) -> dict[str, Floats]:
-    """What follows the attention of a layer."""
-    gate_up = [file.tensor(f"{theirs}.ffn_{name}.weight") for name in ("gate", "up")]
-    return {
-        f"{own}gate_up.weight": np.concatenate(gate_up),
-        **{
-            f"{own}{name}.weight": file.tensor(f"{theirs}.{tensor}.weight")
-            for name, tensor in _LAYER.items()
-        },
-    }
+    return {own: file.tensor(name) for own, name in MEDUSA_NAMES.items()}

@@ -7,8 +7,8 @@ gives the pending token x_{p+1}; head k = 1, 2, ... predicts x_{p+1+k} from the 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from localspec.training.head_export import MEDUSA_BLOCKS, MEDUSA_HEADS
 from localspec.training.layers import Exported
+from localspec.training.tensor_layouts import MEDUSA_BLOCKS, MEDUSA_HEADS
 
 # How much less each further token counts, and at how many places of a batch each head is trained:
 # their logits cost more than all of the target.

@@ -16,10 +16,11 @@ from localspec.speculation.passes import OUTPUT
 from localspec.training.acceptance_loss import Agreement, acceptance_loss, agreement
 from localspec.training.drafter_kind import Kind, KindOptions, TrainableDrafter
 from localspec.training.examples import Batch
-from localspec.training.head_export import MEDUSA_BLOCKS, MEDUSA_HEADS, write_medusa
+from localspec.training.head_export import write_medusa
 from localspec.training.head_import import HeadFile, medusa_weights
 from localspec.training.head_source import HeadSource, places_behind
 from localspec.training.medusa_heads import DECAY, SHARE, MedusaHeads
+from localspec.training.tensor_layouts import MEDUSA_BLOCKS, MEDUSA_HEADS
 from localspec.training.training_size import TrainingSize, weights_of
 
 # Rows that each block keeps of a token for the gradients.

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from localspec.conversion.published import TYPES, file_type, require_type, tensor_of_rows
+from localspec.conversion.published import TYPES, file_type, require_type, tensor_of
 from localspec.conversion.target import Target
 from localspec.gguf.heads import MTP
 from localspec.gguf.writer import TensorType, write_gguf
@@ -50,8 +50,7 @@ class MtpDrafter(ChainedDrafts):
         tensors = [*self._source.target_tensors()]
         for name, weight in self.head.state_dict().items():
             values = weight.float().cpu().numpy()
-            rows = values.__getitem__
-            tensors.append(tensor_of_rows(f"blk.{layer}.{name}", values.shape, self._type, rows))
+            tensors.append(tensor_of(f"blk.{layer}.{name}", values, self._type))
         write_gguf(path, architecture, metadata, tensors)
 
     def _drafts(self, batch: Batch) -> Iterator[tuple[Tensor, TopRows]]:

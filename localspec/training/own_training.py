@@ -29,8 +29,8 @@ from localspec.training import kinds, result
 from localspec.training.abortable import Abortable
 from localspec.training.budget import (
     Budget,
-    Sizes,
     Speeds,
+    Waves,
     budget_for_seconds,
     budget_for_tokens,
     forecast,
@@ -212,10 +212,10 @@ class OwnTraining:
         seed = self._request.source.seed
         return _SEED if seed is None else seed
 
-    def _sizes(self, tokens: int, answers: int, held_out: int, written: int) -> Sizes:
+    def _sizes(self, tokens: int, answers: int, held_out: int, written: int) -> Waves:
         per_token = bytes_per_token(self._target.width, len(self._layers))
         most = self._request.cache / (tokens * per_token)
-        return Sizes(tokens, answers, held_out, most, written)
+        return Waves(tokens, answers, held_out, most, written)
 
     def _speeds(
         self, material: Material, reading: float, drafter: TrainableDrafter, sample: Sequence[Batch]
@@ -226,7 +226,7 @@ class OwnTraining:
         trial = max(_TRIAL_SECONDS, _TRIAL_SHARE * asked)
         return Speeds(material.writing(), reading, training, trial)
 
-    def _budget(self, folder: WorkFolder, speeds: Speeds, sizes: Sizes) -> Budget:
+    def _budget(self, folder: WorkFolder, speeds: Speeds, sizes: Waves) -> Budget:
         """The budget of this training, or of the one that is resumed; says how long it takes."""
         stored = folder.read_json(BUDGET) if self._request.resume else None
         if stored is not None:
@@ -252,7 +252,7 @@ class OwnTraining:
         return budget
 
     def _rows(
-        self, material: Material, folder: WorkFolder, budget: Budget, speeds: Speeds, sizes: Sizes
+        self, material: Material, folder: WorkFolder, budget: Budget, speeds: Speeds, sizes: Waves
     ) -> RowCache:
         """Let the target write all texts, and read them, as far as the disk may hold them."""
         for number in range(budget.waves):
@@ -284,7 +284,7 @@ class OwnTraining:
         return rows
 
     def _rounds_watcher(
-        self, budget: Budget, speeds: Speeds, sizes: Sizes, expected: ExpectedSpeed
+        self, budget: Budget, speeds: Speeds, sizes: Waves, expected: ExpectedSpeed
     ) -> Callable[[RoundProgress], None]:
         training = training_seconds(budget, speeds, sizes)
         reading, first = reading_seconds(budget, speeds, sizes), [0.0]

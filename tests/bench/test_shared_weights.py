@@ -7,7 +7,7 @@ from fakes.mtp import write_target
 
 from localspec.bench.configurations import Sweep
 from localspec.bench.prompt_sets import Task
-from localspec.cli.demo_comparison import Comparison
+from localspec.cli.demo_comparison import DemoComparison
 from localspec.drafters.spec import parse_draft
 from localspec.engine.engine import Engine, load_with
 from localspec.errors import LocalspecError, ModelLoadError
@@ -47,7 +47,7 @@ def test_all_engines_of_a_sweep_have_one_target(target_path: Path, drafter_path:
 
 
 def test_the_demo_has_one_target(target_path: Path, drafter_path: Path) -> None:
-    with Comparison(target_path, drafter_path, threads=1, context=256) as comparison:
+    with DemoComparison(target_path, drafter_path, threads=1, context=256) as comparison:
         plain, speculative = (each.engine for each in comparison.decodings)
         assert plain.model is speculative.model
         assert plain.notes == speculative.notes == ()

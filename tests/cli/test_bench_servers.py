@@ -213,7 +213,7 @@ def test_draft_types_follow_the_drafter(tmp_path: Path) -> None:
     assert not {"--cache-type-k", "--flash-attn", "--ubatch-size"} & {*words}
     [heads] = peer_servers(binary, ["draft-mtp"], MTP, model())
     assert "--spec-draft-model" not in heads.command(8080, 1)
-    assert [each.type for each in peer_servers(binary, [], None, model())] == [
+    assert [each.draft.type for each in peer_servers(binary, [], None, model())] == [
         "none",
         "ngram-simple",
     ]

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from localspec.cli import demo_output, demo_screen
 from localspec.cli.chat import chat
-from localspec.cli.demo_comparison import Comparison
+from localspec.cli.demo_comparison import DemoComparison
 from localspec.cli.demo_screen import Lines, Panes, legend, screen_for
 from localspec.cli.demo_tasks import demo_tasks
 from localspec.cli.output import Output
@@ -57,9 +57,9 @@ def demo(cli: Run) -> Run:
 
 
 @pytest.fixture
-def comparison(target_path: Path, drafter_path: Path) -> Iterator[Comparison]:
+def comparison(target_path: Path, drafter_path: Path) -> Iterator[DemoComparison]:
     """Of the bundled pair itself, run to the end."""
-    with Comparison(target_path, drafter_path, threads=1) as comparison:
+    with DemoComparison(target_path, drafter_path, threads=1) as comparison:
         for _ in comparison.run(PROMPT, threading.Event(), max_tokens=40, seed=3, ignore_eos=True):
             pass
         yield comparison
@@ -327,7 +327,7 @@ def test_a_drafter_is_a_twelfth_of_its_target(folder: Path) -> None:
 # What it shows.
 
 
-def test_both_panes_show_the_whole_text(comparison: Comparison) -> None:
+def test_both_panes_show_the_whole_text(comparison: DemoComparison) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=90, height=30, record=True)
     with Panes(console, comparison, PROMPT) as panes:
         for decoding in comparison.decodings:
@@ -347,7 +347,9 @@ def test_both_panes_show_the_whole_text(comparison: Comparison) -> None:
     assert "".join(left.split()) == "".join(text.split())
 
 
-def test_origins_can_be_told_apart(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_origins_can_be_told_apart(
+    comparison: DemoComparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Which there are depends on what paid; here there is one of each, by turns."""
     origins = itertools.cycle(["suffix", "corrected", "bonus", "plain"])
     tokens = [replace(token, origin=next(origins)) for token in comparison.speculative.tokens]
@@ -371,7 +373,7 @@ def test_origins_can_be_told_apart(comparison: Comparison, monkeypatch: pytest.M
 )
 def test_small_and_colourless_screens_get_lines(
     monkeypatch: pytest.MonkeyPatch,
-    comparison: Comparison,
+    comparison: DemoComparison,
     width: int,
     environment: dict[str, str],
     panes: bool,
@@ -394,15 +396,15 @@ def test_long_prompts_are_cut() -> None:
 # What it claims.
 
 
-def table(comparison: Comparison) -> str:
+def table(comparison: DemoComparison) -> str:
     return demo_output.results_text([demo_output.result_of("edit", comparison)])
 
 
-def remarks(comparison: Comparison) -> str:
+def remarks(comparison: DemoComparison) -> str:
     return " ".join(demo_output.remark_lines([demo_output.result_of("edit", comparison)]))
 
 
-def test_identity_is_claimed_only_when_it_holds(comparison: Comparison) -> None:
+def test_identity_is_claimed_only_when_it_holds(comparison: DemoComparison) -> None:
     assert comparison.first_difference is None
     assert "yes, 40 tokens" in table(comparison)
     assert comparison.speculative.generation is not None
@@ -420,7 +422,7 @@ def test_identity_is_claimed_only_when_it_holds(comparison: Comparison) -> None:
     assert "and missing with drafts" in remarks(comparison)
 
 
-def test_a_loss_is_said(comparison: Comparison) -> None:
+def test_a_loss_is_said(comparison: DemoComparison) -> None:
     assert comparison.plain.generation is not None
     comparison.plain.generation.stats.seconds.generate = 1e-6
     assert comparison.speed_up is not None and comparison.speed_up < 1

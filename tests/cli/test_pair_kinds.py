@@ -20,13 +20,13 @@ from huggingface_hub import constants
 from localspec.cli.main import localspec as command_line
 from localspec.errors import ModelLoadError
 from localspec.gguf.facts import facts_of
-from localspec.loading.acceptance_check import _FOLDER, _KEY
-from localspec.loading.verdicts import remembered_verdict
+from localspec.loading import acceptance_check
 from localspec.models import speed_up
 from localspec.models.kinds import THROUGH_TEXT
 from localspec.models.registry import user_file
 from localspec.models.suggestions import drafter_checks, drafter_kind, drafter_model
 from localspec.models.vocabulary_match import CheckResult, failed_check
+from localspec.utils.stored_json import store_json
 
 Files = dict[str, Path]
 Ask = Callable[..., tuple[int, dict[str, Any]]]
@@ -151,10 +151,10 @@ def test_a_file_of_a_fork_does_not_fit(files: Files, asked: Ask, name: str) -> N
 
 def test_a_head_that_was_not_accepted_is_of_another_checkpoint(files: Files, asked: Ask) -> None:
     target, head = files["target"], files["dspark"]
-    remembered_verdict(_FOLDER, _KEY, [target, head], lambda: "0.005")
+    store_json(acceptance_check._file([target, head]), {"rate": 0.005})
     code, record = asked(target, head)
     assert code == 6 and "made for another checkpoint" in record["conclusion"]
-    remembered_verdict(_FOLDER, _KEY, [target, files["dflash"]], lambda: "0.6")
+    store_json(acceptance_check._file([target, files["dflash"]]), {"rate": 0.6})
     code, record = asked(target, files["dflash"])
     assert code == 0 and record["gain"]["rate"] == 0.6
     assert "60% of its tokens were right for its first use" in record["conclusion"]
@@ -195,7 +195,7 @@ def test_what_is_known_best_comes_first(files: Files, asked: Ask, tmp_path: Path
             for name, more in entries.items()
         )
     )
-    remembered_verdict(_FOLDER, _KEY, [target, files["dflash"]], lambda: "0.9")
+    store_json(acceptance_check._file([target, files["dflash"]]), {"rate": 0.9})
     record = asked(target)[1]
     found = {Path(each["file"]).stem: each for each in record["candidates"]}
     useful = [name for name, each in found.items() if each["fits"] and not each["loses"]]

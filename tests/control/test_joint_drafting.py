@@ -19,7 +19,7 @@ from localspec.bench.experiments.simulated_users import (
     auto,
     fixed,
     plain,
-    simulate,
+    simulate_users,
 )
 from localspec.control.candidate import Candidate
 from localspec.control.cost_model import CostModel
@@ -265,8 +265,8 @@ def test_choices_take_as_long_as_they_say_and_the_best_are_among_them(
 def test_all_draft_where_it_pays_only_together() -> None:
     """One draft alone takes longer than it saves, as all wait for it."""
     costs, mix = COSTS["GPU"], MIXES["0.9"]
-    before, after = (simulate(costs, mix, 8, make, 600) for make in (plain, auto))
-    best = simulate(costs, mix, 8, fixed(4), 600)
+    before, after = (simulate_users(costs, mix, 8, make, 600) for make in (plain, auto))
+    best = simulate_users(costs, mix, 8, fixed(4), 600)
     assert best.total > 1.3 * before.total
     assert after.total >= 0.97 * best.total
 
@@ -292,6 +292,7 @@ def test_prompts_are_read_where_the_texts_save_more_together_than_they_read(
 ) -> None:
     """Not where each alone would have to read less than all together save."""
     before, after = (
-        simulate(COSTS[costs], [User(rate, prompt=100)], users, make, 128) for make in (plain, auto)
+        simulate_users(COSTS[costs], [User(rate, prompt=100)], users, make, 128)
+        for make in (plain, auto)
     )
     assert after.total >= least * before.total

@@ -17,12 +17,12 @@ from localspec.bench.experiments.simulated_users import (
     DEPTHS,
     MakePolicy,
     SimulatedUsers,
-    SimulatedWriter,
     Speeds,
+    UserWriter,
     auto,
     fixed,
     plain,
-    simulate,
+    simulate_users,
 )
 from localspec.control.acceptance import AcceptancePrior, AcceptanceRates, Tally
 from localspec.control.adaptive import AdaptivePolicy
@@ -191,7 +191,7 @@ def gains(
 ) -> tuple[Speeds, Speeds]:
     """Plain decoding, and `auto`."""
     return tuple(  # type: ignore[return-value]
-        simulate(COSTS[costs], MIXES[mix], users, make, tokens, unequal_apart=apart)
+        simulate_users(COSTS[costs], MIXES[mix], users, make, tokens, unequal_apart=apart)
         for make in (plain, auto)
     )
 
@@ -207,9 +207,10 @@ def test_auto_is_never_much_slower_than_plain(costs: str, mix: str, users: int) 
 @pytest.mark.parametrize("users", [2, 4, 8])
 @pytest.mark.parametrize("costs", ["Q4_0 B", "F16 B"])
 def test_auto_is_about_as_fast_as_the_best_depth_for_all(costs: str, users: int) -> None:
-    after = simulate(COSTS[costs], MIXES["0.9"], users, auto, 800).total
+    after = simulate_users(COSTS[costs], MIXES["0.9"], users, auto, 800).total
     best = max(
-        simulate(COSTS[costs], MIXES["0.9"], users, fixed(depth), 300).total for depth in DEPTHS
+        simulate_users(COSTS[costs], MIXES["0.9"], users, fixed(depth), 300).total
+        for depth in DEPTHS
     )
     # Some of it is given up so that no text is delayed by the drafts of others.
     assert after >= 0.88 * best
@@ -318,7 +319,7 @@ def test_a_text_without_drafts_pays_little_for_those_of_others(costs: str) -> No
     speeds = list[Speeds]()
     for pattern in ([False, False], [True, False]):
         drafts = iter(pattern)
-        speeds.append(simulate(COSTS[costs], [User(0.9)], 2, one_drafts, 600))
+        speeds.append(simulate_users(COSTS[costs], [User(0.9)], 2, one_drafts, 600))
     before, after = speeds
     assert after.each[1] >= 0.96 * before.each[1]
 
@@ -647,15 +648,15 @@ def test_what_others_drafted_last_leaves_room_until_they_decide() -> None:
 def test_a_trial_beside_others_is_of_one_token_and_they_know_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    decide, depths = SimulatedWriter.decide, list[tuple[int, int]]()
+    decide, depths = UserWriter.decide, list[tuple[int, int]]()
 
-    def watched(writer: SimulatedWriter) -> None:
+    def watched(writer: UserWriter) -> None:
         decide(writer)
         offer = writer.policy.rows.offer  # type: ignore[attr-defined]
         if offer.trial:
             depths.append((offer.depth, len(writer.draft)))
 
-    monkeypatch.setattr(SimulatedWriter, "decide", watched)
+    monkeypatch.setattr(UserWriter, "decide", watched)
     SimulatedUsers(COSTS["F16 B"], [User(0.5)] * 8, auto).run(150)
     assert len(depths) > 3 and set(depths) == {(1, 1)}
 

@@ -360,6 +360,34 @@ def test_other_answers_to_a_question(engine: Engine) -> None:
             run(lambda: session.aregenerate())
 
 
+def test_a_stopped_answer_goes_on(engine: Engine) -> None:
+    with Session(engine, **LONG) as session, Session(engine, **LONG) as other:
+        whole = other.send("abc").result()
+
+        async def stopped() -> None:
+            async with session.asend("abc") as answer:
+                async for event in answer:
+                    if isinstance(event, Piece):
+                        return
+
+        run(stopped)
+        begun = session.turns[1]
+        assert begun.stop_reason == "cancelled" and whole.content.startswith(begun.content)
+        done = len(begun.written.tokens)
+        assert 0 < done < LONG["max_tokens"]
+
+        async def work() -> int:
+            async with session.acontinue_answer() as answer:
+                return sum([isinstance(event, Piece) async for event in answer])
+
+        assert run(work) == LONG["max_tokens"] - done
+        assert session.turns[1:] == [begun]
+        assert (begun.written, begun.content) == (whole.written, whole.content)
+        session.reset()
+        with pytest.raises(InvalidValueError, match="no message yet"):
+            run(lambda: session.acontinue_answer())
+
+
 def test_a_cancelled_answer_stays_as_far_as_it_came(engine: Engine) -> None:
     with Session(engine, **LONG) as session:
 

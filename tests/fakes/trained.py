@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from localspec.training.bundled_pair.chat_tokens import BEGIN, END, TURN
 from localspec.training.bundled_pair.gguf_export import export
-from localspec.training.head_export import DFLASH_LAYERS, MEDUSA_BLOCKS, MEDUSA_HEADS
 from localspec.training.sizes import EPSILON, ROPE_BASE, Sizes
+from localspec.training.tensor_layouts import DFLASH_LAYERS, MEDUSA_BLOCKS, MEDUSA_HEADS
 
 Rows = NDArray[np.float64]
 Weights = Mapping[str, NDArray[np.float32]]

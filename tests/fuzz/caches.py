@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -11,6 +12,7 @@ from unittest.mock import patch
 from fakes.damaged_files import damage
 from fakes.pycode import PYCODE
 
+from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.drafters.suffix_store import PastTexts
 from localspec.engine.state_store import StateStore
 from localspec.hub import partial_files
@@ -28,9 +30,8 @@ RUNTIME = RuntimeConfig()
 
 
 def costs(model: Path) -> Callable[[], object]:
-    seconds = {"first": 0.1, "further": 0.1, "reading": 0.01}
-    record = {"passes": {"1": 0.2, "4": 0.3}, "drafters": {"small": seconds}}
-    store_json(calibration._file(model, [model], RUNTIME, ()), record)
+    profile = CostProfile({1: 0.2, 4: 0.3}, {"small": DrafterSeconds(0.1, 0.1, 0.01)})
+    store_json(calibration._file(model, [model], RUNTIME, ()), asdict(profile))
     drafters = {"small": model}
 
     def read() -> object:

@@ -334,18 +334,6 @@ def test_damaged_learnt_costs_are_measured_again(
     assert json.loads(file.read_text())["learnt"] == {}
 
 
-def test_a_profile_of_an_earlier_version_has_learnt_nothing(
-    make_context: Make, target_model: Model, cache: Path
-) -> None:
-    target = make_context(target_model)
-    first = calibrate(target, {}, RuntimeConfig())
-    [file] = cache.iterdir()
-    record = json.loads(file.read_text())
-    del record["learnt"], record["unseen"]
-    file.write_text(json.dumps(record))
-    assert calibrate(target, {}, RuntimeConfig()) == first
-
-
 def test_one_file_that_drafts_in_two_ways_is_measured_twice(
     make_context: Make, target_model: Model, drafter_model: Model, cache: Path
 ) -> None:

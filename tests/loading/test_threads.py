@@ -10,7 +10,7 @@ from fakes import eagle3, mtp
 from fakes.matrix_heads import write_medusa
 from fakes.pycode import load
 
-from localspec.cli.demo_comparison import Comparison
+from localspec.cli.demo_comparison import DemoComparison
 from localspec.control.candidate import Candidate
 from localspec.control.cost_profile import CostProfile
 from localspec.conversation.events import Notice
@@ -151,7 +151,7 @@ def test_what_is_compared_has_equally_many(
 ) -> None:
     trials.usual = 2
     trials.seconds[1] = 1e-3
-    with Comparison(target_path, drafter_path) as comparison:
+    with DemoComparison(target_path, drafter_path) as comparison:
         assert [each.engine.threads for each in comparison.decodings] == [1, 1]
     assert trials.tried == [2, 1, *(2, 1), *(1, 2)]
 

@@ -15,14 +15,14 @@ from localspec.gguf.facts import facts_of
 from localspec.gguf.files import ModelFiles, choose_model
 from localspec.gguf.sidecars import is_named_like
 from localspec.hub.reference import Repository
-from localspec.loading.acceptance_check import _FOLDER, _KEY
+from localspec.loading import acceptance_check
 from localspec.loading.drafter_finder import FoundDrafters, find_drafters
-from localspec.loading.verdicts import remembered_verdict
 from localspec.models.own_drafters import is_no_target, own_drafters, sidecar_drafters
 from localspec.models.pair_finder import pair_like
 from localspec.models.registry import user_file
 from localspec.models.summaries import summary_of
 from localspec.models.trained_drafters import TrainedDrafter, add_trained
+from localspec.utils.stored_json import store_json
 
 REPO = "zoo/owl-GGUF"
 AUTO = parse_draft("auto")
@@ -184,7 +184,7 @@ def test_auto_takes_the_first_that_can_be_used(pair: tuple[Path, Path], folder: 
 
 def test_auto_leaves_out_what_its_target_did_not_accept(pair: tuple[Path, Path]) -> None:
     target, head = pair
-    remembered_verdict(_FOLDER, _KEY, [target, head], lambda: "0.005")
+    store_json(acceptance_check._file([target, head]), {"rate": 0.005})
     found = find_drafters(AUTO, target)
     assert not found.models and "owl-F32.gguf accepted 0% of its tokens" in (found.reason or "")
 

@@ -13,8 +13,8 @@ from localspec.distillation.work_folder import WorkFolder
 from localspec.training.budget import (
     ROUNDS,
     Budget,
-    Sizes,
     Speeds,
+    Waves,
     budget_for_seconds,
     budget_for_tokens,
     forecast,
@@ -23,7 +23,7 @@ from localspec.training.budget import (
     training_seconds,
 )
 
-SIZES = Sizes(tokens=9000, answers=8000, held_out=4000)
+SIZES = Waves(tokens=9000, answers=8000, held_out=4000)
 QUICK = Speeds(write=1e-3, read=2e-4, train=3e-4, trial=20)
 SLOW_TARGET = Speeds(write=0.05, read=0.01, train=1e-3, trial=60)
 
@@ -80,7 +80,7 @@ def test_a_small_disk_costs_reading_and_loading_in_each_round(
                 if cache.kept(wave) is None:
                     turns += 1
                     cache.read(order[place:])
-    sizes = Sizes(9000, 8000, 4000, most_waves=room)
+    sizes = Waves(9000, 8000, 4000, most_waves=room)
     reads, loads = (
         reading_seconds(budget, each, sizes)
         for each in (Speeds(0, 1 / 9000, 0), Speeds(0, 0, 0, load=1))

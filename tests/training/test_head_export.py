@@ -32,7 +32,7 @@ from localspec.training.bundled_pair.gguf_export import (
     export_eagle3,
     export_medusa,
 )
-from localspec.training.head_export import BLOCK, DFLASH_LAYERS, MEDUSA_BLOCKS, MEDUSA_HEADS
+from localspec.training.tensor_layouts import BLOCK, DFLASH_LAYERS, MEDUSA_BLOCKS, MEDUSA_HEADS
 
 
 @pytest.fixture

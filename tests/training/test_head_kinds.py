@@ -54,10 +54,10 @@ from localspec.speculation.passes import OUTPUT
 from localspec.training import result
 from localspec.training.drafter_kind import KindOptions, TrainableDrafter
 from localspec.training.examples import Batch, batches
-from localspec.training.head_export import BLOCK
 from localspec.training.kinds import KINDS
 from localspec.training.own_training import OwnTraining
 from localspec.training.rounds import Rounds
+from localspec.training.tensor_layouts import BLOCK
 from localspec.training.training_request import Progress
 
 TOOL = os.environ.get("LLAMA_SPECULATIVE_SIMPLE", "")

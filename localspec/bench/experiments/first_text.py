@@ -17,7 +17,7 @@ from random import Random
 
 from localspec.bench.experiments.command_line import Table, argument_parser
 from localspec.bench.experiments.simulated_drafter import COSTS, User
-from localspec.bench.experiments.simulated_users import SimulatedUsers, SimulatedWriter, auto
+from localspec.bench.experiments.simulated_users import SimulatedUsers, UserWriter, auto
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_profile import CostProfile
@@ -88,7 +88,7 @@ class _Run:
             prior, profile = kept.prior, profile.after(kept.writer.costs.passes)
         make = partial(auto, prior=prior)
         self._users = SimulatedUsers(costs, [User(rate)], make, believed=profile.expected)
-        self.writer: SimulatedWriter = self._users.writers[0]
+        self.writer: UserWriter = self._users.writers[0]
 
     def text(self, seed: int) -> float:
         """Write a text; return its seconds. seed: of what is right in it."""

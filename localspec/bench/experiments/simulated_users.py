@@ -49,7 +49,7 @@ DEPTHS = (1, 2, 3, 4, 6, 8, 12)
 _SAMPLER = Sampler(SamplingParams(), Noise(0))
 
 
-class SimulatedWriter(Writer):
+class UserWriter(Writer):
     """A user's text, of which every token is 1.
 
     drafter: the user's. costs: what the policy learns. host: seconds of each step outside the
@@ -125,7 +125,7 @@ class SimulatedUsers:
     knows_change: bool = True
     host: float = 0.0
     rounds: Rounds = field(init=False)
-    writers: list[SimulatedWriter] = field(init=False, default_factory=list)
+    writers: list[UserWriter] = field(init=False, default_factory=list)
     _equal: EqualPasses = field(init=False, default_factory=EqualPasses)
 
     def __post_init__(self) -> None:
@@ -148,7 +148,7 @@ class SimulatedUsers:
             )
             policy = self.make(drafter, costs, share)
             policy.begin()
-            self.writers.append(SimulatedWriter(policy, drafter, costs, share, self.host))
+            self.writers.append(UserWriter(policy, drafter, costs, share, self.host))
         self.rounds = Rounds(self.writers, self._decode, unequal_apart=self.unequal_apart)
 
     @property
@@ -221,7 +221,7 @@ class Speeds:
         return cls(sum(each), each)
 
 
-def simulate(
+def simulate_users(
     costs: Mapping[int, float],
     mix: Sequence[User],
     users: int,
@@ -264,7 +264,7 @@ def main() -> None:
                 def speeds(
                     make: MakePolicy, name: str = name, mix: str = mix, users: int = users
                 ) -> Speeds:
-                    return simulate(
+                    return simulate_users(
                         COSTS[name],
                         MIXES[mix],
                         users,

@@ -4,22 +4,20 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 from gguf import TokenType
 
-from localspec.gguf.rope_rows import interleaved
 from localspec.gguf.writer import TensorType
 from localspec.training.bundled_pair.chat_tokens import BEGIN, BEGIN_ID, END, END_ID, TURN
-from localspec.training.head_export import (
+from localspec.training.head_export import write_medusa, write_weights
+from localspec.training.sizes import CONTEXT, Sizes, Weights
+from localspec.training.tensor_layouts import (
     BLOCK,
     DFLASH_LAYERS,
-    attention_output_and_feed_forward,
-    dflash_tensors,
-    eagle3_tensors,
-    write_medusa,
-    write_weights,
+    DFLASH_LAYOUT,
+    EAGLE3_LAYOUT,
+    file_tensors,
+    llama_layout,
 )
-from localspec.training.sizes import CONTEXT, Sizes, Weights
 
 # What readers of the file sample at: a small model that recites is best near its likeliest token.
 _TEMPERATURE = 0.2
@@ -46,7 +44,8 @@ def export(
     own = {"general.sampling.temp": _TEMPERATURE, "tokenizer.chat_template": CHAT_TEMPLATE}
     shape = sizes.metadata("llama", layers=sizes.layers, context=CONTEXT)
     metadata = {**_said(about), **shape, **own, **_vocabulary(tokenizer)}
-    write_weights(path, "llama", metadata, _tensors(sizes, weights), TensorType[type_.upper()])
+    tensors = file_tensors(llama_layout(sizes.layers), weights, sizes.heads)
+    write_weights(path, "llama", metadata, tensors, TensorType[type_.upper()])
 
 
 def export_eagle3(
@@ -60,7 +59,8 @@ def export_eagle3(
     own = {"eagle3.target_layers": [*reads], "eagle3.target_hidden_size": sizes.width}
     shape = sizes.metadata("eagle3", layers=1, context=CONTEXT)
     metadata = {**_said(about), **shape, **own, **_vocabulary(tokenizer)}
-    write_weights(path, "eagle3", metadata, eagle3_tensors(sizes, weights), _HEAD_TYPE)
+    tensors = file_tensors(EAGLE3_LAYOUT, weights, sizes.heads)
+    write_weights(path, "eagle3", metadata, tensors, _HEAD_TYPE)
 
 
 def export_dflash(
@@ -75,7 +75,8 @@ def export_dflash(
     }
     shape = sizes.metadata("dflash", layers=DFLASH_LAYERS, context=CONTEXT)
     metadata = {**_said(about), **shape, **own, **_vocabulary(tokenizer)}
-    write_weights(path, "dflash", metadata, dflash_tensors(weights), _HEAD_TYPE)
+    tensors = file_tensors(DFLASH_LAYOUT, weights)
+    write_weights(path, "dflash", metadata, tensors, _HEAD_TYPE)
 
 
 def export_medusa(
@@ -114,19 +115,3 @@ def _vocabulary(path: Path) -> dict[str, object]:
         "add_bos_token": True,
     }
     return {f"tokenizer.ggml.{key}": value for key, value in found.items()}
-
-
-def _tensors(sizes: Sizes, weights: Weights) -> Weights:
-    """The weights by the names that llama.cpp gives them, without `.weight`."""
-    tensors = {"token_embd": weights["embedding.weight"], "output_norm": weights["norm.weight"]}
-    for number in range(sizes.layers):
-        own, theirs = f"blocks.{number}.", f"blk.{number}"
-        q, k, v = np.split(weights[f"{own}qkv.weight"], 3)
-        tensors |= {
-            f"{theirs}.attn_norm": weights[f"{own}attention_norm.weight"],
-            f"{theirs}.attn_q": interleaved(q, sizes.heads),
-            f"{theirs}.attn_k": interleaved(k, sizes.heads),
-            f"{theirs}.attn_v": v,
-            **attention_output_and_feed_forward(weights, own, theirs),
-        }
-    return tensors

@@ -14,8 +14,8 @@ from localspec.training.bundled_pair.trainer import Loss, divergence
 from localspec.training.bundled_pair.transformer import Transformer
 from localspec.training.dflash_block import DFlashBlock
 from localspec.training.eagle3_head import Eagle3Head
-from localspec.training.head_export import BLOCK, MEDUSA_HEADS
 from localspec.training.medusa_heads import SHARE, MedusaHeads
+from localspec.training.tensor_layouts import BLOCK, MEDUSA_HEADS
 
 Rows = TypeVar("Rows", Tensor, list[Tensor])
 # Blocks of each row of a batch.
