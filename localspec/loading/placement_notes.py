@@ -7,6 +7,7 @@ from localspec.llama.devices import names_of
 from localspec.llama.placement import SPLIT_MODES, Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.loaded_drafter import LoadedDrafter
+from localspec.utils.option_names import option
 
 
 def target_notes(asked: Placement, target: Facts) -> Iterator[str]:
@@ -57,8 +58,8 @@ def cache_note(asked: RuntimeConfig, drafters: Sequence[LoadedDrafter]) -> str |
     else:
         why = _nothing("with a KV cache", drafters)
     usual = asked.drafter_kv_type == RuntimeConfig().drafter_kv_type
-    options = [] if asked.draft_rope_scale is None else ["draft_rope_scale"]
-    options += [] if usual else ["drafter_kv_type"]
+    options = [] if asked.draft_rope_scale is None else [option("draft_rope_scale")]
+    options += [] if usual else [option("drafter_kv_type")]
     return _no_effect(options, why)
 
 

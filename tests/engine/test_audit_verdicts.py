@@ -22,6 +22,8 @@ FILTERED = [
     {"typical_p": 0.2},
     {"typical_p": 0.5, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
     {"typical_p": 0.5, "temperature": 0},
+    {"top_n_sigma": 1.0},
+    {"dynatemp_range": 0.5, "dynatemp_exponent": 2.0},
 ]
 
 
@@ -65,6 +67,7 @@ def test_rounding_is_never_called_a_bug(options: dict[str, Any], same_text: bool
         ({"top_k": 0, "top_p": 1.0, "min_p": 0.2}, {"top_k": 0, "top_p": 1.0, "min_p": 0.1}),
         ({"xtc_probability": 1, "xtc_threshold": 0.1}, {"xtc_probability": 0}),
         ({"typical_p": 0.3}, {"typical_p": 0.4}),
+        ({"top_n_sigma": 0.5}, {"top_n_sigma": 0.6}),
     ],
     ids=str,
 )
