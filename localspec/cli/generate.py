@@ -156,6 +156,7 @@ def generate(
         with on_interrupt(cancel_first(cancel)):
             told = [*_first_notes(engine, running, bundled=model is None)]
             limits = hides or thinking_budget is not None
+            told += _useless(engine, options, explain=explain, as_json=as_json)
             told += prompt_notes(engine, asked, system=system, think=think, limits=limits)
             for note in told:
                 output.note(note)
@@ -191,6 +192,20 @@ def _first_notes(engine: Engine, running: ReasonedText, *, bundled: bool) -> Ite
     yield from engine.notes
     if engine.plan_ignored:
         yield engine.plan_ignored
+
+
+def _useless(
+    engine: Engine, options: Mapping[str, Any], *, explain: bool, as_json: bool
+) -> Iterator[str]:
+    """Yield which options have no effect here."""
+    drafting = ["--depth"] if options["depth"] else []
+    drafting += ["--rule"] if options["rule"] != GenerationConfig().rule else []
+    drafting += ["--explain"] if explain else []
+    if drafting and not engine.drafter_set.drafters:
+        verb = "has" if len(drafting) == 1 else "have"
+        yield f"{' and '.join(drafting)} {verb} no effect: nothing drafts"
+    if options["logprobs"] and not as_json:
+        yield "--logprobs has no effect without --json"
 
 
 def _read(running: ReasonedText) -> None:

@@ -1,6 +1,6 @@
 """What `localspec generate` shows: lines for people, records for programs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +14,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.generation import Token
 from localspec.engine.prompt import Chat, Prompt
 from localspec.errors import InvalidValueError
+from localspec.speculation.drafter import Drafter
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.stats import Stats
 
@@ -29,7 +30,7 @@ def engine_line(engine: Engine, running: ReasonedText, *, bundled: bool) -> str:
         certain = f"rule {settings.rule} takes copies ({', '.join(drafting.one_hot)}) as certain"
         remarks = "; ".join(each for each in (drafting.reason, certain if sure else "") if each)
         reason = f" ({remarks})" if remarks else ""
-        depth = "as deep as pays" if settings.depth is None else f"depth {settings.depth}"
+        depth = _depth(drafting.drafters, settings.depth)
         drafter = f"draft: {' or '.join(drafting.names)}, {depth}{reason}"
     else:
         drafter = f"draft: off ({drafting.reason})"
@@ -38,6 +39,13 @@ def engine_line(engine: Engine, running: ReasonedText, *, bundled: bool) -> str:
     return join_facts(
         [target, drafter, _reproducible(engine, running), f"seed {running.settings.seed}"]
     )
+
+
+def _depth(drafters: Sequence[Drafter], asked: int | None) -> str:
+    if asked is None:
+        return "as deep as pays"
+    deepest = max(each.traits.deepest or asked for each in drafters)
+    return f"depth {asked}" if asked <= deepest else f"depth {deepest}, the most for this drafter"
 
 
 def prompt_notes(

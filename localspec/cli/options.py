@@ -251,7 +251,7 @@ def running_options(command: Command) -> Command:
             "--reproducible",
             is_flag=True,
             help="Make the text independent of drafting, bit for bit. This costs some speed; "
-            "the cost is shown.",
+            "generate shows how much.",
         ),
         threads_option,
         ubatch_option,

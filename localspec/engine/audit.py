@@ -10,10 +10,11 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localspec.engine.engine import Engine
 from localspec.engine.recipe import Recipe
@@ -21,7 +22,7 @@ from localspec.gguf.long_rope import rotated_alike
 from localspec.llama.context_params import OUTPUT_ROWS
 from localspec.llama.sequence import KVSequence
 from localspec.loading.places import most_texts
-from localspec.sampling.block_maxima import Row
+from localspec.sampling.block_maxima import Ids, Row
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.noise import Noise
 from localspec.sampling.prefix import Prefix
@@ -33,8 +34,10 @@ DivergenceKind = Literal["NUMERIC", "BUG"]
 # So many divergences are judged at the end, when the largest difference is known; where there are
 # more, the earliest by what was found until then, as each keeps two rows of the vocabulary.
 _MOST_ROWS = 64
-# So many tokens that are drawn instead of the recorded one are made less likely.
+# Of so many tokens that are drawn instead of the recorded one, rounding may leave out each.
 _MOST_RIVALS = 32
+# So many rows between the extremes are tried.
+_RANDOM_ROWS = 32
 # exp of more is no float64.
 _LARGEST_EXPONENT = 700.0
 
@@ -46,9 +49,10 @@ class Divergence:
     index: the number of the generated token, from 0. recorded: the token in the text. plain: the
     token of plain decoding. gap: the plain token's score (logit / temperature + noise) minus the
     recorded token's; infinite if plain decoding's filters leave the latter out. verdict: NUMERIC if
-    the logits of the repeated pass give the recorded token, or plain decoding's do when none is
+    the logits of the repeated pass give the recorded token, or plain decoding's may when none is
     changed by more than `AuditReport.largest_difference` (as far as it is known by then, where
-    there are many divergences); else BUG.
+    there are many divergences): then some keep it, and for each token before it some leave that
+    one out, or give it a lower score. Else BUG.
     """
 
     index: int
@@ -241,47 +245,73 @@ class _Judge:
         return Divergence(scored.index, scored.token, drawn, gap, "NUMERIC" if explained else "BUG")
 
     def _is_rounding(self, scored: _Scored, difference: float) -> bool:
-        """Whether logits give the token that differ from plain decoding's by no more than that.
+        """Whether the token is within rounding: no logit differs from plain decoding's by more.
 
-        The token is higher. Those before it are lower and those behind it higher, which favours it
-        in top-p, or all are lower, which favours it in the others, or those are that are drawn in
-        its place, so that others take their places in what the filters keep. XTC may leave the
-        token because it is lower, and the one that is drawn in its place out because it is higher.
+        Then some row keeps it, and for each token that would be drawn in its place, also where this
+        is lower and the recorded one higher, some row leaves it out.
         """
-        plain, token = scored.plain, scored.token
+        kept = [
+            (_logit(law, scored.token), law.temperature)
+            for law in self._near(scored, scored.token, difference)
+        ]
+        own = max(logit for logit, _ in kept)
+        if own == -math.inf or not self._same_text:
+            return own > -math.inf
+        temperatures = {each for logit, each in kept if logit > -math.inf}
+
+        def is_ahead(logits: Row, ids: Ids) -> NDArray[np.bool_]:
+            noise = _noise(self._sampler, scored, np.append(ids, scored.token))
+            gains = logits.astype(np.float64) - own
+            gaps = [gains / each + noise[:-1] - noise[-1] for each in temperatures]
+            return np.asarray(np.min(gaps, axis=0) > 0)
+
+        plain = self._law(scored.plain, scored)
+        ids = np.arange(len(plain)) if plain.ids is None else plain.ids
+        rivals = ids[is_ahead(plain.logits, ids)]
+        return rivals.size <= _MOST_RIVALS and not any(
+            all(
+                is_ahead(np.array([_logit(law, rival)]), np.array([rival])).all()
+                for law in self._near(scored, rival, difference)
+            )
+            for rival in rivals.tolist()
+        )
+
+    def _near(self, scored: _Scored, token: int, difference: float) -> Iterator[Distribution]:
+        """Distributions of rows that differ by rounding, those where a filter turns to the token.
+
+        The token is lower or higher. So are those ahead of a place and, the other way, those behind
+        it, for several places: that moves the mass ahead of the token, as top-p and typical-p see
+        it, the entropy and the deviation. In some rows all are anything between.
+        """
+        plain = scored.plain
         low, high = plain - difference, plain + difference
-        ahead = plain > plain[token]
-        rows = [low, np.where(ahead, low, high), high]
-        ways = [(row, high, low, self) for row in rows]
-        if self._sampler.params.has_xtc:
-            rows.append(np.where(ahead, high, low))
-            ways = [*product(rows, (high, low), (low, high), self._near(difference))]
-        for start, own, rivals, judge in ways:
+        ranked = np.sort(plain)[::-1]
+        places = ranked[[2**each - 1 for each in range(ranked.size.bit_length())]]
+        random = np.random.default_rng(scored.index)
+        rows = chain(
+            (
+                np.where(plain > place, *both)
+                for place in (np.inf, plain[token], *places)
+                for both in ((low, high), (high, low))
+            ),
+            (random.uniform(low, high).astype(np.float32) for _ in range(_RANDOM_ROWS)),
+        )
+        samplers = self._samplers(difference)
+        for start, own in product(rows, (low, high)):
             row = start.copy()
             row[token] = own[token]
-            for _ in range(_MOST_RIVALS):
-                law = judge._law(row, scored)
-                if judge._holds(law, scored):
-                    return True
-                drawn = self._sampler.sample(law, scored.prefix)
-                if row[drawn] == rivals[drawn]:
-                    break
-                row[drawn] = rivals[drawn]
-        return False
+            yield from (each.distribution(row, scored.prefix) for each in samplers)
 
-    def _near(self, difference: float) -> "list[_Judge]":
-        """Judges whose thresholds of XTC are as far off as rounding may move a probability."""
+    def _samplers(self, difference: float) -> list[Sampler]:
+        """Such with thresholds of XTC that are as far off as rounding may move a probability."""
         params, factor = self._sampler.params, math.exp(min(4 * difference, _LARGEST_EXPONENT))
+        # The filters come before the temperature: one of 0 would hide what they keep.
+        params = replace(params, temperature=params.temperature or 1.0)
+        factors = (1.0, 1 / factor, factor) if params.has_xtc else (1.0,)
+        thresholds = (min(1.0, params.xtc_threshold * each) for each in factors)
         return [
-            _Judge(
-                replace(self._sampler, params=replace(params, xtc_threshold=min(1.0, threshold))),
-                same_text=self._same_text,
-            )
-            for threshold in (
-                params.xtc_threshold,
-                params.xtc_threshold / factor,
-                params.xtc_threshold * factor,
-            )
+            replace(self._sampler, params=replace(params, xtc_threshold=each))
+            for each in thresholds
         ]
 
     def _law(self, logits: Row, scored: _Scored) -> Distribution:
@@ -294,11 +324,22 @@ class _Judge:
         return law.index(scored.token) is not None
 
 
+def _logit(law: Distribution, token: int) -> float:
+    """The token's logit; -infinity if the filters leave it out."""
+    index = law.index(token)
+    return -math.inf if index is None else float(law.logits[index])
+
+
+def _noise(sampler: Sampler, scored: _Scored, ids: Ids) -> NDArray[np.float64]:
+    """What is added to the scores of these tokens: nothing where the likeliest is taken."""
+    if sampler.params.temperature and isinstance(sampler.randomness, Noise):
+        return sampler.randomness.gumbel(scored.prefix.position, ids)
+    return np.zeros(ids.size)
+
+
 def _gap(scored: _Scored, drawn: int, sampler: Sampler, temperature: float) -> float:
     """The score of `drawn` minus the score of the recorded token, by plain decoding's logits."""
     ids = np.array([drawn, scored.token])
-    scores = scored.plain[ids].astype(np.float64)
-    if sampler.params.temperature and isinstance(sampler.randomness, Noise):
-        scores = scores / temperature
-        scores += sampler.randomness.gumbel(scored.prefix.position, ids)
+    scores = scored.plain[ids].astype(np.float64) / temperature
+    scores += _noise(sampler, scored, ids)
     return float(scores[0] - scores[1])

@@ -217,7 +217,7 @@ class Engine(Closing, Texts):
             params=self.slot.params(settings),
             settings=settings,
             stats=running.stats,
-            shared_cache=cache.params.texts > 1,
+            shared_cache=cache.params.texts > 1 or cache.params.branches > 0,
             cache_tokens=cache.params.texts * cache.n_cells,
         )
 

@@ -27,13 +27,14 @@ class Recipe:
     prompt_token_ids: the prompt's token ids. sampling: all fields of SamplingParams, with the
     GGUF's own values. grammar, schema: as in GenerationConfig. widths: the number of rows of each
     pass. decode_rows: those of the decode that each pass was in, with the rows of other texts.
-    shared_cache: whether the cache had room for other texts. cache_tokens: how many tokens it had
-    room for in all. reproducible, flash_attention, kv_type: as in RuntimeConfig. ubatch: the most
-    rows that were computed at once. fingerprint: the fingerprint of the target's file. versions:
-    the versions of the software that computed the text. gpus: those that the target was on, none if
-    it was on the processor. placement: the options of `load` that put the target there; None where
-    workers, whose addresses are not recorded, had a part of it. rope: the options of `load` that
-    scale its rotations.
+    shared_cache: whether the cache had room for other texts or for branches of drafts, so that the
+    text's tokens may lie there in another order. cache_tokens: how many tokens it had room for in
+    all. reproducible, flash_attention, kv_type: as in RuntimeConfig. ubatch: the most rows that
+    were computed at once. fingerprint: the fingerprint of the target's file. versions: the versions
+    of the software that computed the text. gpus: those that the target was on, none if it was on
+    the processor. placement: the options of `load` that put the target there; None where workers,
+    whose addresses are not recorded, had a part of it. rope: the options of `load` that scale its
+    rotations.
     """
 
     prompt_token_ids: list[int]

@@ -1,6 +1,6 @@
 """Copy sources: texts beside the current one that the suffix drafter may copy from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from localspec.drafters.suffix import Suffix
@@ -24,12 +24,15 @@ class CopySources:
         """All texts, the oldest first."""
         return [*(self.past.load() if self.past else ()), *self.files]
 
-    def note(self, kinds: Iterable[str]) -> str | None:
-        """One line where nothing copies from the files. kinds: of the drafters."""
-        if not self.files or Suffix.name in kinds:
+    def note(self, kinds: Collection[str]) -> str | None:
+        """One line where nothing copies from the texts. kinds: of the drafters."""
+        past = ["earlier texts"] if self.past else []
+        sources = [*(["the files"] if self.files else []), *past]
+        if not sources or Suffix.name in kinds:
             return None
-        what = "nothing is copied from the files: only suffix copies from them"
-        return f"{what}; add it to {option('draft')}"
+        unstored = "; this text is not stored, as nothing drafts" if past and not kinds else ""
+        what = f"nothing is copied from {' and '.join(sources)}: only suffix copies from them"
+        return f"{what}; add it to {option('draft')}{unstored}"
 
 
 NO_SOURCES = CopySources()

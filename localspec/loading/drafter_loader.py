@@ -154,7 +154,7 @@ def load_drafters(
         ordered = _cheap_first(members)
         undo.pop_all()
     reason = "; ".join(failures.values()) or reason
-    notes += filter(None, [sources.note(each.spec.kind for each in loaded)])
+    notes += filter(None, [sources.note([each.spec.kind for each in loaded])])
     every = LoadedDrafters(tuple(loaded), reason, sources, tuple(notes))
     return every, _drafter_set(target, ordered, reason, sources)
 

@@ -1,6 +1,6 @@
 """Loader: loads a target and its drafters, with the caches of a first text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +15,6 @@ from localspec.gguf.reader import Header
 from localspec.llama import extra_buffers, unfit_gpus
 from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.model import Model
-from localspec.llama.placement import Placement
 from localspec.llama.sequence import KVSequence
 from localspec.loading import equal_digits, learnt_rates
 from localspec.loading.calibration import calibrate, forget, keep
@@ -28,7 +27,7 @@ from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.first_guesses import first_guesses
 from localspec.loading.invariant_widths import reproducible_note
 from localspec.loading.load_plan import PlannedLoad, load_plans, never_shares
-from localspec.loading.placement_notes import drafter_note
+from localspec.loading.placement_notes import cache_note, drafter_note
 from localspec.loading.places import Place, sequence_beside
 from localspec.loading.threads import ThreadWatch, fit_threads, thread_watch
 from localspec.sampling.recommended import left_out
@@ -64,7 +63,7 @@ class LoadedModels:
     watch: tells when the number may change; None where it never does.
     apart: why this text has caches of its own, and shares no decode with others; None if it does
         not.
-    drafter_place: where the user wants drafters; None: not said.
+    asked: what the user wants, as far as it was said; None: not known.
     cores: what other programs have used since the last text began.
 
     The engine frees the target's model after all its caches.
@@ -83,21 +82,23 @@ class LoadedModels:
     threads_note: str | None = None
     watch: ThreadWatch | None = None
     apart: str | None = None
-    drafter_place: Placement | None = None
+    asked: RuntimeConfig | None = None
     cores: BusyCores = field(default_factory=BusyCores)
 
     @property
     def notes(self) -> Sequence[str]:
         """The requests that could not be met in full, one line each."""
-        own = filter(None, (self.threads_note, self.drafters.lost, self._drafter_note))
+        own = filter(None, (self.threads_note, self.drafters.lost, *self._drafter_notes))
         return (*self.target_notes, *own, *self.drafters.notes)
 
     @property
-    def _drafter_note(self) -> str | None:
-        """Why the place that was named for drafters has no effect; None if it has, or none was."""
-        if self.drafter_place is None:
-            return None
-        return drafter_note(self.drafter_place, self.drafters.drafters)
+    def _drafter_notes(self) -> Iterator[str | None]:
+        """Why what was named for drafters has no effect; None if it has, or nothing was."""
+        if self.asked is None:
+            return
+        if place := self.asked.drafter_placement:
+            yield drafter_note(place, self.drafters.drafters)
+        yield cache_note(self.asked, self.drafters.drafters)
 
     def for_another_text(self) -> "LoadedModels":
         """Make room for another text in the caches, or new caches; no scores may be in use.
@@ -290,7 +291,7 @@ def _load(
         digits=digits,
         threads_note=threads_note,
         watch=thread_watch(weights, asked, runtime),
-        drafter_place=asked.drafter_placement,
+        asked=asked,
     )
 
 

@@ -1,11 +1,13 @@
-"""Placement notes: options of placement that have no effect here, one line each."""
+"""Placement notes: options of places and caches that have no effect here, one line each."""
 
 from collections.abc import Iterator, Sequence
 
 from localspec.gguf.facts import Facts
 from localspec.llama.devices import names_of
 from localspec.llama.placement import SPLIT_MODES, Placement
+from localspec.loading.config import RuntimeConfig
 from localspec.loading.loaded_drafter import LoadedDrafter
+from localspec.utils.option_names import option
 
 
 def target_notes(asked: Placement, target: Facts) -> Iterator[str]:
@@ -41,9 +43,31 @@ def drafter_note(asked: Placement, drafters: Sequence[LoadedDrafter]) -> str | N
     elif any(each.matrices for each in drafters):
         why = "a head of this kind is always computed on the processor"
     else:
-        why = "nothing that drafts has a model to place" if drafters else "nothing drafts"
+        why = _nothing("to place", drafters)
     options = [] if asked.devices is None else ["draft_device"]
     options += [] if asked.gpu_layers is None else ["draft_gpu_layers"]
+    return _no_effect(options, why)
+
+
+def cache_note(asked: RuntimeConfig, drafters: Sequence[LoadedDrafter]) -> str | None:
+    """Return why what the user has named for caches of drafters has no effect; None if it has."""
+    if any(each.model for each in drafters):
+        return None
+    if any(each.matrices for each in drafters):
+        why = "a head of this kind has no KV cache"
+    else:
+        why = _nothing("with a KV cache", drafters)
+    usual = asked.drafter_kv_type == RuntimeConfig().drafter_kv_type
+    options = [] if asked.draft_rope_scale is None else [option("draft_rope_scale")]
+    options += [] if usual else [option("drafter_kv_type")]
+    return _no_effect(options, why)
+
+
+def _nothing(what: str, drafters: Sequence[LoadedDrafter]) -> str:
+    return f"nothing that drafts has a model {what}" if drafters else "nothing drafts"
+
+
+def _no_effect(options: Sequence[str], why: str) -> str | None:
     if not options:
         return None
     return f"{' and '.join(options)} {'has' if len(options) == 1 else 'have'} no effect: {why}"

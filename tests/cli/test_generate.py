@@ -28,6 +28,7 @@ from localspec.control.quick_target import too_quick_text
 from localspec.engine.engine import Engine
 from localspec.llama import wait_policy
 from localspec.llama.wait_policy import WaitPolicy
+from localspec.models.registry import bundled
 
 pytestmark = pytest.mark.usefixtures("bare_environment")
 
@@ -306,7 +307,8 @@ def test_a_context_beyond_the_model_is_its_own_and_said(generate: Run) -> None:
 
 def test_where_nothing_is_decided_nothing_is_explained(generate: Run) -> None:
     explained = PROMPT, "-n", "10", "--explain"
-    assert len(generate(*explained, "--draft", "none").lines) == 1
+    _, useless = generate(*explained, "--draft", "none").lines
+    assert useless == "localspec: --explain has no effect: nothing drafts"
     _, why = generate(*explained, "--depth", "3").lines
     assert "--explain has nothing to say at a fixed depth" in why
 
@@ -450,3 +452,43 @@ def test_an_option_without_effect_is_said_and_is_no_error(generate: Run) -> None
         "localspec: cpu_moe 2 has no effect: pycode-7m-q8_0.gguf has no experts",
         "localspec: draft_device has no effect: nothing drafts",
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--draft", "none"], []),
+        (["--draft", "none", "--depth", "0", "--rule", "coupled"], []),
+        (["--draft", "none", "--depth", "4"], ["--depth has no effect: nothing drafts"]),
+        (
+            ["--draft", "none", "--depth", "4", "--rule", "block"],
+            ["--depth and --rule have no effect: nothing drafts"],
+        ),
+        (["--draft", "suffix", "--depth", "4", "--rule", "block"], []),
+        (["--logprobs", "2", "--draft", "suffix"], ["--logprobs has no effect without --json"]),
+        (["--logprobs", "2", "--draft", "suffix", "--json"], []),
+        (
+            ["--remember", "--draft", "none"],
+            [
+                "nothing is copied from earlier texts: only suffix copies from them; "
+                "add it to --draft; this text is not stored, as nothing drafts"
+            ],
+        ),
+    ],
+    ids=str,
+)
+def test_an_option_without_effect_is_named(
+    generate: Run, options: list[str], said: list[str]
+) -> None:
+    _, *lines = generate(PROMPT, "-n", "2", "--ignore-eos", *options).lines
+    assert [line for line in lines if "cut off" not in line] == [
+        f"localspec: {each}" for each in said
+    ]
+
+
+def test_the_line_names_no_depth_that_a_drafter_never_reaches(generate: Run) -> None:
+    head = Path(__file__).parents[1] / "trained" / "medusa-terminal-9m-q8_0.gguf"
+    options = "-n", "2", "--draft", str(head), "--depth"
+    target = "--model", str(bundled().target)
+    assert "depth 5, the most for this drafter" in generate("ls", *target, *options, "30").lines[0]
+    assert "depth 4 ·" in generate("ls", *target, *options, "4").lines[0]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fakes.known_text import Knows
 from fakes.prompts import PROMPTS
 from fakes.pycode import load
 
@@ -35,7 +36,7 @@ def engine():  # type: ignore[no-untyped-def]
         yield engine
 
 
-def recorded(engine: Engine, prompt: str, **options: object) -> Recorded:
+def recorded(engine: Engine, prompt: str | list[int], **options: object) -> Recorded:
     """What 48 tokens leave behind, three drafted at a time if nothing else is asked for."""
     options = {"max_tokens": 48, "depth": 3, **options}
     running = engine.stream(prompt, **options)  # type: ignore[arg-type]
@@ -383,6 +384,26 @@ def test_a_reproducible_text_that_fills_its_context() -> None:
         )
         report = audit(engine, recorded)
     assert (report.tokens, report.divergences) == (len(result.token_ids), [])
+
+
+def test_a_text_of_drafted_trees_is_certified(engine: Engine) -> None:
+    """Its cells lie in the order of the trees, so its last digits are others than a chain's."""
+    options: dict[str, Any] = {"max_tokens": 48, "ignore_eos": True, "temperature": 1.5, "top_k": 0}
+    parted = 0
+    for seed in range(6):
+        prompt = engine.model.tokenize(PROMPTS[seed % len(PROMPTS)])
+        plain = engine.generate(prompt, seed=seed, depth=0, **options).token_ids
+        drafter = Knows([*prompt, *plain], trees=True)
+        with load(draft=drafter, threads=1, flash_attention=True, context=512) as other:
+            text = recorded(other, prompt, seed=seed, **{**options, "depth": 6})
+        parted += text.token_ids != plain
+        report = audit(engine, text)
+        assert not report.has_bug
+        wrong = touched(text, 5, engine.model.bos)
+        assert (5, "BUG") in [
+            (each.index, each.verdict) for each in audit(engine, wrong).divergences
+        ]
+    assert parted
 
 
 @pytest.mark.slow

@@ -17,6 +17,13 @@ FILTERED = [
     {"top_k": 40, "top_p": 0.95, "min_p": 0.05},
     {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.3, "penalty_window": 64},
     {"top_k": 40, "xtc_probability": 1.0, "xtc_threshold": 0.05},
+    {"top_k": 40, "xtc_probability": 0.5, "xtc_threshold": 0.05, "typical_p": 0.5},
+    {"top_p": 0.5, "xtc_probability": 1.0, "xtc_threshold": 0.1},
+    {"typical_p": 0.2},
+    {"typical_p": 0.5, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    {"typical_p": 0.5, "temperature": 0},
+    {"top_n_sigma": 1.0},
+    {"dynatemp_range": 0.5, "dynatemp_exponent": 2.0},
 ]
 
 
@@ -30,7 +37,7 @@ def judged(
     """
     verdicts = []
     for seed, (row, other, stepped) in enumerate(zip(plain, *recorded_from, strict=True)):
-        sampler = Sampler(SamplingParams(temperature=0.8, **options), Noise(seed))
+        sampler = Sampler(SamplingParams(**{"temperature": 0.8, **options}), Noise(seed))
         prefix = sampler.prefix(np.argsort(-row)[:10].tolist())
         token = sampler.sample(sampler.distribution(other, prefix), prefix)
         judge = _Judge(sampler, same_text=same_text)
@@ -59,6 +66,8 @@ def test_rounding_is_never_called_a_bug(options: dict[str, Any], same_text: bool
         ({"top_k": 0, "top_p": 0.7, "min_p": 0.0}, {"top_k": 0, "top_p": 0.8, "min_p": 0.0}),
         ({"top_k": 0, "top_p": 1.0, "min_p": 0.2}, {"top_k": 0, "top_p": 1.0, "min_p": 0.1}),
         ({"xtc_probability": 1, "xtc_threshold": 0.1}, {"xtc_probability": 0}),
+        ({"typical_p": 0.3}, {"typical_p": 0.4}),
+        ({"top_n_sigma": 0.5}, {"top_n_sigma": 0.6}),
     ],
     ids=str,
 )
@@ -88,5 +97,5 @@ def test_a_wrong_filter_is_a_bug(
 def test_logits_that_are_far_apart_are_judged_too() -> None:
     """As a broken build gives them."""
     sampler = Sampler(SamplingParams(xtc_probability=1, xtc_threshold=0.05), Noise(0))
-    judges = _Judge(sampler, same_text=True)._near(1e4)
-    assert [judge._sampler.params.xtc_threshold for judge in judges][-1] == 1.0
+    samplers = _Judge(sampler, same_text=True)._samplers(1e4)
+    assert [each.params.xtc_threshold for each in samplers][-1] == 1.0

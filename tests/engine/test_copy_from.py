@@ -78,6 +78,14 @@ def test_an_empty_file_is_one(tmp_path: Path) -> None:
         assert len(engine.generate("a", max_tokens=2).token_ids) > 0
 
 
+@pytest.mark.parametrize(("draft", "noted"), [("none", True), ("lookup", True), ("suffix", False)])
+def test_earlier_texts_that_nothing_copies_from_are_noted(draft: str, *, noted: bool) -> None:
+    with localspec.load(threads=1, context=64, remember=True, draft=draft) as engine:
+        line = "nothing is copied from earlier texts: only suffix copies from them"
+        assert any(line in note for note in engine.notes) == noted
+        assert any("not stored" in note for note in engine.notes) == (draft == "none")
+
+
 def test_a_file_that_nothing_copies_from_is_noted(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("abc", encoding="utf-8")

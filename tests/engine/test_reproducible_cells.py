@@ -4,12 +4,13 @@ Attention adds in the order of the cells, so texts must have the same digits how
 tokens were rejected where.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fakes import families
+from fakes.known_text import Knows
 from fakes.pycode import PYCODE
 
 import localspec
@@ -20,44 +21,10 @@ from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.loading import invariant_widths
 from localspec.loading.config import RuntimeConfig
-from localspec.speculation.draft import NOTHING, ROOT, Draft
-from localspec.speculation.drafter import Limit, Outcome, Traits
+from localspec.speculation.draft import NOTHING, Draft
 
 # The library's `llama_kv_cache::get_n_kv` counts in steps of so many cells.
 STEP = 256
-
-
-class Knows:
-    """Drafts the known text, with a wrong token at another place of each draft.
-
-    trees: with wrong tokens before the right ones, so that what is accepted is no first branch.
-    """
-
-    name = "knows"
-
-    def __init__(self, known: Sequence[int], *, trees: bool = False) -> None:
-        self.traits = Traits(cheap=True, branches=3 if trees else 1)
-        self._known = known
-        self._trees = trees
-        self._text: list[int] = []
-
-    def begin(self, tokens: Sequence[int]) -> None:
-        self._text = list(tokens)
-
-    def observe(self, outcome: Outcome) -> None:
-        self._text += outcome.tokens
-
-    def propose(self, limit: Limit) -> Draft:
-        place = len(self._text)
-        right = list(self._known[place : place + limit.depth])
-        if not self._trees:
-            wrong = place * 7 % 11
-            return Draft([token + (i == wrong) for i, token in enumerate(right)])
-        if len(right) < 4:
-            return Draft(right)
-        first, second, third, fourth = right[:4]
-        tokens = [first + 1, first, second + 1, second, third, fourth]
-        return Draft(tokens, [ROOT, ROOT, 1, 1, 3, 4])
 
 
 def text_and_logprobs(

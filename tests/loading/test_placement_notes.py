@@ -169,3 +169,20 @@ def test_it_follows_the_drafters_that_are_loaded() -> None:
 
 def test_a_place_that_names_nothing_needs_no_word() -> None:
     assert drafter_note(Placement(), []) is None
+
+
+@pytest.mark.parametrize(
+    ("draft", "why"),
+    [
+        ("none", "nothing drafts"),
+        ("suffix", "nothing that drafts has a model with a KV cache"),
+        (str(HEADS / "medusa-terminal-9m-q8_0.gguf"), "a head of this kind has no KV cache"),
+        (str(bundled().drafter), None),
+    ],
+)
+def test_caches_that_no_drafter_has(draft: str, why: str | None) -> None:
+    with localspec.load(draft=draft, draft_rope_scale=2, drafter_kv_type="q8_0") as engine:
+        names = "draft_rope_scale and drafter_kv_type have no effect"
+        assert said(engine) == ([f"{names}: {why}"] if why else [])
+    with localspec.load(draft=draft) as engine:
+        assert said(engine) == []
