@@ -7,7 +7,7 @@ from math import ceil
 from localspec.gguf.facts import Facts
 from localspec.llama.rope import YARN, has_rope
 from localspec.loading.config import RuntimeConfig
-from localspec.utils.option_names import option, options
+from localspec.utils.option_names import no_effect, option, options
 
 # Beyond, hardly any model makes sense of a text.
 _MOST_HELPFUL = 16
@@ -45,12 +45,14 @@ def rope_notes(runtime: RuntimeConfig, target: Facts, context: int) -> Iterator[
         yield f"{rope.in_words}: no effect, as {name} says nothing of rotations (RoPE)"
         return
     method, factor = rope.method(header), rope.factor(header)
+    scaling = f"{option('rope_scaling')} is {method}"
     if rope.yarn_orig_ctx and method != YARN:
-        yield f"yarn_orig_ctx {rope.yarn_orig_ctx} has no effect: rope_scaling is {method}"
+        yield no_effect("yarn_orig_ctx", rope.yarn_orig_ctx, scaling)
     if rope.scale and rope.scale != factor:
-        yield f"rope_scale {rope.scale:g} has no effect: rope_scaling is {method}"
+        yield no_effect("rope_scale", f"{rope.scale:g}", scaling)
     if rope.scaling == YARN and factor == 1:
-        yield f"rope_scaling {YARN} has no effect with rope_scale 1; try {options(rope_scale=2)}"
+        scale = option("rope_scale")
+        yield f"{option('rope_scaling')} {YARN} has no effect with {scale} 1; try {scale} 2"
     most, own, original = rope.context(header), header.context_length, rope.original(header)
     if own is None or (most == own and not rope.freq_base):
         return

@@ -7,7 +7,7 @@ from localspec.llama.devices import names_of
 from localspec.llama.placement import SPLIT_MODES, Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.loaded_drafter import LoadedDrafter
-from localspec.utils.option_names import option
+from localspec.utils.option_names import no_effect, option
 
 
 def target_notes(asked: Placement, target: Facts) -> Iterator[str]:
@@ -16,19 +16,19 @@ def target_notes(asked: Placement, target: Facts) -> Iterator[str]:
     # A worker may have several devices, which it does not tell before it is used.
     is_shared = len(devices) > 1 or (bool(devices) and bool(asked.workers))
     if asked.gpu_layers and not devices:
-        yield f"gpu_layers {asked.gpu_layers} has no effect: {_all_layers(asked, devices)}"
+        yield no_effect("gpu_layers", asked.gpu_layers, _all_layers(asked, devices))
     if asked.gpu_layers == 0 and asked.workers:
         workers = ", ".join(map(str, asked.workers))
-        yield f"no layer is on {workers}: gpu_layers is 0"
+        yield f"no layer is on {workers}: {option('gpu_layers')} is 0"
     if asked.split_mode != SPLIT_MODES[0] and not is_shared:
-        yield f"split_mode {asked.split_mode} has no effect: {_all_layers(asked, devices)}"
+        yield no_effect("split_mode", asked.split_mode, _all_layers(asked, devices))
     if asked.tensor_split and not is_shared:
         shares = ",".join(f"{share:g}" for share in asked.tensor_split)
-        yield f"tensor_split {shares} has no effect: {_all_layers(asked, devices)}"
+        yield no_effect("tensor_split", shares, _all_layers(asked, devices))
     if asked.cpu_moe and not target.has_experts:
-        yield f"cpu_moe {asked.cpu_moe} has no effect: {target.files[0].name} has no experts"
+        yield no_effect("cpu_moe", asked.cpu_moe, f"{target.files[0].name} has no experts")
     elif asked.cpu_moe and not devices:
-        yield f"cpu_moe {asked.cpu_moe} has no effect: {_all_layers(asked, devices)}"
+        yield no_effect("cpu_moe", asked.cpu_moe, _all_layers(asked, devices))
 
 
 def drafter_note(asked: Placement, drafters: Sequence[LoadedDrafter]) -> str | None:
@@ -36,7 +36,7 @@ def drafter_note(asked: Placement, drafters: Sequence[LoadedDrafter]) -> str | N
     if any(each.model and not each.inside for each in drafters):
         if asked.gpu_layers and not (devices := names_of(asked)):
             why = _all_layers(asked, devices)
-            return f"draft_gpu_layers {asked.gpu_layers} has no effect: {why}"
+            return no_effect("draft_gpu_layers", asked.gpu_layers, why)
         return None
     if any(each.inside for each in drafters):
         why = "the heads inside the target are where the target is"
@@ -58,8 +58,8 @@ def cache_note(asked: RuntimeConfig, drafters: Sequence[LoadedDrafter]) -> str |
     else:
         why = _nothing("with a KV cache", drafters)
     usual = asked.drafter_kv_type == RuntimeConfig().drafter_kv_type
-    options = [] if asked.draft_rope_scale is None else [option("draft_rope_scale")]
-    options += [] if usual else [option("drafter_kv_type")]
+    options = [] if asked.draft_rope_scale is None else ["draft_rope_scale"]
+    options += [] if usual else ["drafter_kv_type"]
     return _no_effect(options, why)
 
 
@@ -70,7 +70,8 @@ def _nothing(what: str, drafters: Sequence[LoadedDrafter]) -> str:
 def _no_effect(options: Sequence[str], why: str) -> str | None:
     if not options:
         return None
-    return f"{' and '.join(options)} {'has' if len(options) == 1 else 'have'} no effect: {why}"
+    names = " and ".join(map(option, options))
+    return f"{names} {'has' if len(options) == 1 else 'have'} no effect: {why}"
 
 
 def _all_layers(asked: Placement, devices: Sequence[str]) -> str:

@@ -40,6 +40,11 @@ def options(**values: object) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
+def no_effect(parameter: str, value: object, why: str) -> str:
+    """Return that a value of an option has no effect, and why."""
+    return f"{option(parameter)} {value} has no effect: {why}"
+
+
 def _word(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
