@@ -290,7 +290,7 @@ def test_a_text_of_other_gpus_is_refused(engine: Engine, monkeypatch: pytest.Mon
         there = dataclasses.replace(recipe, gpus=gpus)
         there.require_same_gpus(fitting)
         for other in {*all_places} - {fitting}:
-            with pytest.raises(InvalidValueError, match=r"computed on .*--cpu-moe choose"):
+            with pytest.raises(InvalidValueError, match=r"computed on .*cpu_moe choose"):
                 there.require_same_gpus(other)
 
 
