@@ -35,7 +35,7 @@ from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
 from localspec.memory.drafter_places import drafter_places, place_of_drafter
 from localspec.utils.cores import performance_cores
-from localspec.utils.option_names import options
+from localspec.utils.option_names import option, options
 from localspec.utils.option_types import type_fields
 
 _BOUNDS = (
@@ -238,13 +238,13 @@ class RuntimeConfig:
     def _require_possible(self, name: str, kv_type: str) -> None:
         if self.reproducible and is_quantised(kv_type):
             raise InvalidValueError(
-                f"{name} {kv_type} goes with flash attention, and reproducible turns it off; "
-                "use f16"
+                f"{option(name)} {kv_type} goes with flash attention, and "
+                f"{option('reproducible')} turns it off; use f16"
             )
         keys, _ = names_of(kv_type)
         if self.flash is False and needs_flash_attention(kv_type):
             raise InvalidValueError(
-                f"{name} {kv_type} needs flash attention for its values, and "
+                f"{option(name)} {kv_type} needs flash attention for its values, and "
                 f"{options(flash_attention=False)} turns it off; use "
                 f"{'f16' if keys == 'f16' else f'f16 or {keys}/f16'}"
             )
