@@ -449,8 +449,8 @@ def test_an_option_without_effect_is_said_and_is_no_error(generate: Run) -> None
     assert done.code == 0
     said = [line for line in done.lines if "no effect" in line]
     assert said == [
-        "localspec: cpu_moe 2 has no effect: pycode-7m-q8_0.gguf has no experts",
-        "localspec: draft_device has no effect: nothing drafts",
+        "localspec: --cpu-moe 2 has no effect: pycode-7m-q8_0.gguf has no experts",
+        "localspec: --draft-device has no effect: nothing drafts",
     ]
 
 
