@@ -11,13 +11,13 @@ from localspec.errors import LocalspecError
 from localspec.generation_config import GenerationConfig
 from localspec.loading.config import RuntimeConfig
 from localspec.models.locate import locate
+from localspec.utils.option_names import typed_name
 from localspec_tui.labels import model_label
 from localspec_tui.row_values import UNREADABLE
 
 ROTATIONS = ("rope_scaling", "rope_scale", "rope_freq_base", "yarn_orig_ctx", "draft_rope_scale")
 # Options of `localspec.load` that a session keeps. Who names one of a group means all of it.
 _GROUPS = (("context",), ("kv_type",), ("drafter_kv_type",), ROTATIONS)
-_OPTIONS = {"context": "ctx", "drafter_kv_type": "draft-kv-type"}
 KEPT = frozenset(name for group in _GROUPS for name in group)
 
 
@@ -144,8 +144,7 @@ def in_words(runtime: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def _words(runtime: Mapping[str, Any], group: tuple[str, ...]) -> Iterator[str]:
     given = {name: runtime[name] for name in group if runtime.get(name) is not None}
     for name, value in given.items():
-        option = _OPTIONS.get(name, name.replace("_", "-"))
-        yield f"--{option} {value if isinstance(value, str) else f'{value:.10g}'}"
+        yield f"{typed_name(name)} {value if isinstance(value, str) else f'{value:.10g}'}"
     if not given:
         yield "--rope-scaling model"
 

@@ -35,6 +35,7 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
 from localspec.loading.drawing_ahead import nothing_ahead
 from localspec.utils.exit_codes import INTERRUPTED
+from localspec.utils.option_names import have_no_effect
 
 _NO_LIMIT = 2**31 - 1
 
@@ -202,8 +203,7 @@ def _useless(
     drafting += ["--rule"] if options["rule"] != GenerationConfig().rule else []
     drafting += ["--explain"] if explain else []
     if drafting and not engine.drafter_set.drafters:
-        verb = "has" if len(drafting) == 1 else "have"
-        yield f"{' and '.join(drafting)} {verb} no effect: nothing drafts"
+        yield have_no_effect(drafting, "nothing drafts")
     if options["logprobs"] and not as_json:
         yield "--logprobs has no effect without --json"
 

@@ -7,7 +7,7 @@ from localspec.llama.devices import names_of
 from localspec.llama.placement import SPLIT_MODES, Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.loaded_drafter import LoadedDrafter
-from localspec.utils.option_names import no_effect, option
+from localspec.utils.option_names import have_no_effect, no_effect, option
 
 
 def target_notes(asked: Placement, target: Facts) -> Iterator[str]:
@@ -67,11 +67,8 @@ def _nothing(what: str, drafters: Sequence[LoadedDrafter]) -> str:
     return f"nothing that drafts has a model {what}" if drafters else "nothing drafts"
 
 
-def _no_effect(options: Sequence[str], why: str) -> str | None:
-    if not options:
-        return None
-    names = " and ".join(map(option, options))
-    return f"{names} {'has' if len(options) == 1 else 'have'} no effect: {why}"
+def _no_effect(parameters: Sequence[str], why: str) -> str | None:
+    return have_no_effect([*map(option, parameters)], why) if parameters else None
 
 
 def _all_layers(asked: Placement, devices: Sequence[str]) -> str:

@@ -7,10 +7,9 @@ from localspec.distillation.material import TextSource
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.training.drafter_kind import CUTS, KindOptions
+from localspec.utils.option_names import typed_name
 
 _MINUTES = 30.0
-# Options of `localspec.load` that have other names on the command line.
-_NAMES = {"context": "ctx", "gpu_layers": "gpu-layers"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class TrainingRequest:
             "seed": self.source.seed,
             "device": self.device,
             "cache-gb": self.cache / 1e9,
-            **{_NAMES.get(name, name): value for name, value in runtime.items()},
+            **{typed_name(name).removeprefix("--"): value for name, value in runtime.items()},
         }
         return {
             name: f"{value:g}" if isinstance(value, float) else str(value)

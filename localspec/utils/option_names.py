@@ -4,11 +4,11 @@
 "raise --ctx", "try --ctx 4096"            where `localspec` was typed
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 # Options of the command line that are not called as their parameters.
-NAMES = {
+_NAMES = {
     "context": "ctx",
     "drafter_kv_type": "draft_kv_type",
     "flash_attention": "flash_attn",
@@ -30,7 +30,12 @@ def typed_options() -> Iterator[None]:
 
 def option(parameter: str) -> str:
     """Return the name of an option."""
-    return f"--{NAMES.get(parameter, parameter).replace('_', '-')}" if _typed else parameter
+    return typed_name(parameter) if _typed else parameter
+
+
+def typed_name(parameter: str) -> str:
+    """Return the name of an option on the command line."""
+    return f"--{_NAMES.get(parameter, parameter).replace('_', '-')}"
 
 
 def options(**values: object) -> str:
@@ -42,7 +47,12 @@ def options(**values: object) -> str:
 
 def no_effect(parameter: str, value: object, why: str) -> str:
     """Return that a value of an option has no effect, and why."""
-    return f"{option(parameter)} {value} has no effect: {why}"
+    return have_no_effect([f"{option(parameter)} {value}"], why)
+
+
+def have_no_effect(names: Sequence[str], why: str) -> str:
+    """Return that options have no effect, and why."""
+    return f"{' and '.join(names)} {'has' if len(names) == 1 else 'have'} no effect: {why}"
 
 
 def _word(value: object) -> str:
