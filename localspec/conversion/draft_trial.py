@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.errors import InvalidValueError
+from localspec.stats import sum_of
 
 # Tokens of each text, and of each draft.
 _TOKENS, _DEPTH, _SEED = 160, 4, 1
@@ -49,10 +50,10 @@ def try_drafts(
     stats = [each.stats for each in found if each.stats.drafted]
     if not stats:
         raise InvalidValueError("the head drafted nothing; name prompts with longer answers")
-    drafted = sum(each.drafted for each in stats)
+    total = sum_of(stats)
     return DraftTrial(
         tuple(tuple(each.token_ids) for each in found),
-        sum(each.accepted for each in stats) / drafted,
-        sum(each.generated_tokens for each in stats) / sum(each.steps for each in stats),
+        total.accepted / total.drafted,
+        total.generated_tokens / total.steps,
         min(each.seconds.draft / each.drafted for each in stats),
     )

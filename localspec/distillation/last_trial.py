@@ -3,14 +3,13 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from time import perf_counter
 from typing import Any
 
 from localspec.distillation.texts import Stopped
 from localspec.engine.engine import Engine
 from localspec.generation_config import GenerationOptions
-from localspec.stats import Stats
+from localspec.stats import Stats, sum_of
 
 # Tokens of each text, and of each draft.
 TOKENS, DEPTH = 96, 4
@@ -100,21 +99,14 @@ def try_drafter(
     seconds = perf_counter() - began
     if cancel.is_set():
         raise Stopped
-    drafted, steps = sum(each.drafted for each in stats), sum(each.steps for each in stats)
-    tokens = sum(each.generated_tokens for each in stats)
+    total = sum_of(stats)
     return Trial(
         name,
         temperature,
-        sum(each.accepted for each in stats) / max(1, drafted),
-        tokens / max(1, steps),
-        tokens / seconds,
+        total.acceptance_rate or 0.0,
+        total.tokens_per_step or 0.0,
+        total.generated_tokens / seconds,
         step_cost,
-        _by_place(stats),
+        [accepted / total.drafting_steps for accepted in total.accepted_per_position],
         samples,
     )
-
-
-def _by_place(stats: Sequence[Stats]) -> list[float]:
-    drafts = sum(each.drafting_steps for each in stats)
-    counts = zip_longest(*(each.accepted_per_position for each in stats), fillvalue=0)
-    return [sum(each) / drafts for each in counts]
