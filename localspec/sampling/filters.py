@@ -246,16 +246,16 @@ def _truncated(row: Row, params: SamplingParams, *, only_sampled: bool) -> Distr
     typical_p, top_p, log_min_p = _rounded(params.typical_p, params.top_p, params.min_p)
     least = maxima.top + log_min_p
     whole = params.top_k == 0 or params.top_k >= row.size
-    count, sigmas = row.size if whole else params.top_k, float(np.float32(params.top_n_sigma))
+    sigmas = float(np.float32(params.top_n_sigma))
+    within = _least_of_sigma(maxima, sigmas) if sigmas else None
     if typical_p == 1 and whole and top_p == 1:
-        if sigmas:
-            least = max(least, _least_of_sigma(maxima, sigmas))
+        least = least if within is None else max(least, within)
         return _min_p_of_all(maxima, least, params.temperature)
-    if typical_p != 1 or sigmas:
-        if sigmas:
-            values, ids = likeliest(*maxima.found(_least_of_sigma(maxima, sigmas)), count)
-        else:
-            values, ids = maxima.largest(count)
+    if typical_p != 1 or within is not None:
+        most = row.size if whole else params.top_k
+        values, ids = (
+            maxima.largest(most) if within is None else likeliest(*maxima.found(within), most)
+        )
         if typical_p != 1:
             values, ids = _typical(values, ids, typical_p)
         if top_p != 1:

@@ -37,6 +37,7 @@ from localspec.server.exchange import (
 from localspec.server.fields import Fields
 from localspec.server.guard import error_body
 from localspec.server.native_answer import NativeAnswer
+from localspec.server.openai_parts import token_count
 from localspec.server.page import page
 from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
@@ -147,14 +148,14 @@ async def _responses(request: Request) -> Response:
 async def _chat_tokens(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
     asked = await asyncio.to_thread(openai_chat.read, body, service)
-    return JsonAnswer(await openai_chat.count(asked, service))
+    return JsonAnswer(await token_count(asked.chat, service))
 
 
 async def _response_tokens(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
     stored: StoredResponses = request.app.state.stored
     asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
-    return JsonAnswer(await openai_responses.count(asked, service))
+    return JsonAnswer(await token_count(asked.chat, service))
 
 
 async def _response(request: Request) -> Response:

@@ -122,12 +122,6 @@ def _continues(body: Fields, messages: Sequence[Mapping[str, Any]]) -> bool | st
     return not begins and wanted is not False and not messages[-1].get("name")
 
 
-async def count(request: ChatRequest, service: Service) -> JSON:
-    """How many tokens the prompt has, as llama-server says it."""
-    asked = await service.chat(request.chat, must_fit=False)
-    return {"object": "response.input_tokens", "input_tokens": len(asked.prompt)}
-
-
 async def complete(request: ChatRequest, service: Service) -> JSON:
     """The whole answer."""
     asked = await service.chat(request.chat)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
+from localspec.server.chat import Chat
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.reply import Delta, Reply, with_seed
@@ -85,6 +86,12 @@ async def merged(
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+async def token_count(chat: Chat, service: Service) -> JSON:
+    """How many tokens the prompt of a chat has."""
+    asked = await service.chat(chat, must_fit=False)
+    return {"object": "response.input_tokens", "input_tokens": len(asked.prompt)}
 
 
 def usage(replies: Sequence[Reply]) -> JSON:

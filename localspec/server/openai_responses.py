@@ -90,12 +90,6 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
     )
 
 
-async def count(request: ResponsesRequest, service: Service) -> JSON:
-    """How many tokens the prompt has."""
-    asked = await service.chat(request.chat, must_fit=False)
-    return {"object": "response.input_tokens", "input_tokens": len(asked.prompt)}
-
-
 def _with_choice(body: Fields, names: ToolNames) -> Fields:
     """The body, whose `tool_choice` names tools as the model does."""
     return Fields({**body.values, "tool_choice": names.chosen(body.values.get("tool_choice"))})
