@@ -1,13 +1,16 @@
 """Weights: the tensors of a file on disk, mapped and decoded row by row."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError
 from localspec.gguf.reader import TensorInfo
-from localspec.gguf.writer import Bytes, Floats, TensorData, TensorType, decode
+
+if TYPE_CHECKING:
+    from localspec.gguf.writer import Bytes, Floats, TensorData
 
 
 class Weights:
@@ -17,22 +20,28 @@ class Weights:
         self.path = path
         self._bytes = np.memmap(path, np.uint8, "r")
 
-    def data(self, tensor: TensorInfo) -> Bytes:
+    def data(self, tensor: TensorInfo) -> "Bytes":
         """The encoded rows, (size,): a view of the file."""
         return self._bytes[tensor.offset : tensor.offset + tensor.size]
 
-    def stored(self, tensor: TensorInfo) -> TensorData:
+    def stored(self, tensor: TensorInfo) -> "TensorData":
         """The tensor as it is, to write it into another file."""
+        # Imported only when needed, here and below: the gguf package takes long to import, and
+        # loading a model does not decode weights.
+        from localspec.gguf.writer import TensorData, TensorType
+
         data = [self.data(tensor)]
         return TensorData(tensor.name, tensor.shape[::-1], TensorType(tensor.type), data)
 
     def rows(
         self, tensor: TensorInfo, which: NDArray[np.intp] | slice | int = slice(None)
-    ) -> Floats:
+    ) -> "Floats":
         """The rows `which` of a matrix, (rows, columns); one row or a whole vector: (columns,).
 
         Raises InvalidValueError for a type that cannot be read here.
         """
+        from localspec.gguf.writer import TensorType, decode
+
         data, type_ = self.data(tensor), TensorType(tensor.type)
         if len(tensor.shape) > 1:
             data = data.reshape(tensor.shape[1], -1)[which]

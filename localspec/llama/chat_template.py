@@ -30,6 +30,11 @@ _USUAL_CHARACTERS = 100_000
 _over_limits: dict[str, str] = {}
 
 
+def prepare() -> None:
+    """Start the worker process, so that the first conversation need not wait for it."""
+    _renderer.start()
+
+
 def render(
     template: str,
     messages: Sequence[Message],

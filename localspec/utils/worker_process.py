@@ -33,7 +33,7 @@ class WorkerLimitError(Exception):
 class WorkerProcess:
     """A module that runs as `python -m module seconds memory` and calls `serve`.
 
-    It is started by the first request, and again after a request that had to be ended.
+    It is started by `start` or the first request, and again after a request that had to be ended.
 
     seconds: of processor time, for one request. memory: of the whole process, in bytes.
     """
@@ -44,7 +44,15 @@ class WorkerProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._watch: _Watch | None = None
-        self._started_by = 0
+        self._started_by, self._is_ready = 0, False
+
+    def start(self) -> None:
+        """Start the worker before it is asked, and do not wait until it is ready."""
+        with self._lock:
+            try:
+                self._started()
+            except (OSError, RuntimeError):  # no process or thread can be started
+                self._close()  # the first request says so
 
     def ask(self, request: Any) -> Any:
         """Send a request and return the answer.
@@ -55,7 +63,12 @@ class WorkerProcess:
         line = json.dumps(request).encode() + b"\n"
         with self._lock:
             try:
-                process, watch = self._running()
+                process, watch = self._started()
+                if not self._is_ready:
+                    # What it imports before it is ready is no part of a request.
+                    assert process.stdout
+                    process.stdout.readline()
+                    self._is_ready = True
                 with watch.request():
                     answer = _exchange(process, line)
             except BaseException:
@@ -71,7 +84,7 @@ class WorkerProcess:
         with self._lock:
             self._close()
 
-    def _running(self) -> tuple[subprocess.Popen[bytes], "_Watch"]:
+    def _started(self) -> tuple[subprocess.Popen[bytes], "_Watch"]:
         # After a fork the worker is that of the parent process, and answers only there.
         if self._process is None or self._watch is None or self._started_by != os.getpid():
             self._process = subprocess.Popen(
@@ -82,13 +95,10 @@ class WorkerProcess:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-            self._started_by = os.getpid()
+            self._started_by, self._is_ready = os.getpid(), False
             atexit.register(self.close)
             self._watch = _Watch(self._process, self._seconds, self._memory)
             self._watch.start()
-            # What it imports before it is ready is no part of a request.
-            assert self._process.stdout
-            self._process.stdout.readline()
         return self._process, self._watch
 
     def _close(self) -> None:
