@@ -95,7 +95,11 @@ def _change(name: str, text: str | None, output: Output) -> None:
     try:
         write_atomically(file, edited)
     except OSError as error:
-        raise LocalspecError(f"{file} cannot be written: {error.strerror}") from error
+        instead = f"set {SETTINGS[name].variable}, or " if value is not None else ""
+        raise LocalspecError(
+            f"{file} cannot be written: {error.strerror}; {instead}let LOCALSPEC_HOME name a "
+            "folder that can be written"
+        ) from error
     found = variable or Found(value, "default" if value is None else config_file().name)
     shown = SETTINGS[name].default if found.value is None else found.value
     but = f", but {problem}" if problem else ""

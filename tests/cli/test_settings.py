@@ -245,6 +245,26 @@ def test_set_and_unset(cli: Run, file: Path) -> None:
     assert file.read_text() == "threads = 4\ngpu_layers = -1\n"
 
 
+def test_a_file_that_cannot_be_written(
+    cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says what else sets it."""
+    file.write_text("threads = 1\n")
+
+    def full(_source: str, _target: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    done = cli("config", "set", "threads", "2")
+    assert done.err == (
+        f"localspec: error: {file} cannot be written: No space left on device; set "
+        "LOCALSPEC_THREADS, or let LOCALSPEC_HOME name a folder that can be written\n"
+    )
+    done = cli("config", "unset", "threads")
+    assert done.err.endswith("device; let LOCALSPEC_HOME name a folder that can be written\n")
+    assert file.read_text() == "threads = 1\n"
+
+
 def test_help_names_all_settings(cli: Run) -> None:
     shown = cli("config", "--help").out
     assert all(name in shown for name in SETTINGS)
