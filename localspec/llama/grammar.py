@@ -13,7 +13,7 @@ from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 from llguidance.llamacpp import lltokenizer_from_vocab
 from numpy.typing import NDArray
 
-from localspec.errors import InvalidValueError, LocalspecError
+from localspec.errors import InvalidValueError
 from localspec.llama.model import Model
 
 Mask = NDArray[np.bool_]
@@ -60,13 +60,9 @@ class Grammar:
         takes seconds. Raises InvalidValueError if the grammar is too large or ambiguous to be
         followed, or if no token of the model's vocabulary can begin such a text.
         """
-        try:
-            matcher = _SharedMatcher(grammar, model)
-            start = cls(matcher, matcher.start)
-            can_begin = start.allowed().any()
-        except LocalspecError as error:
-            raise InvalidValueError(str(error)) from error
-        if not can_begin:
+        matcher = _SharedMatcher(grammar, model)
+        start = cls(matcher, matcher.start)
+        if not start.allowed().any():
             raise InvalidValueError(
                 f"no token of {model.path.name} can begin what the grammar describes"
             )
@@ -75,7 +71,7 @@ class Grammar:
     def allowed(self) -> Mask:
         """(n_vocab,) whether each token may come next; do not modify it.
 
-        Raises LocalspecError if the grammar is too ambiguous for the matcher.
+        Raises InvalidValueError if the grammar is too large or ambiguous for the matcher.
         """
         if self._mask is None:
             self._mask = self._matcher.mask(self._position)
@@ -156,7 +152,7 @@ class _SharedMatcher:
             reason = self._matcher.get_error().splitlines()[0]
             # It could not move any more, though only a drafted token may have led here.
             self._begin()
-            raise LocalspecError(f"the grammar cannot be followed: {reason}")
+            raise InvalidValueError(f"the grammar cannot be followed: {reason}")
 
 
 def _begun(grammar: str, model: Model) -> LLMatcher:

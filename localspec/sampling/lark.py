@@ -1,8 +1,11 @@
 """Lark, llguidance's own grammar notation, which can contain JSON schemas and special tokens."""
 
+import json
+import re
+from collections.abc import Iterable
 from functools import lru_cache
 
-from llguidance import LLMatcher
+from llguidance import LLMatcher, regex_to_lark
 
 from localspec.errors import InvalidValueError
 
@@ -22,3 +25,22 @@ def compile_lark(text: str) -> str:
         reason, _, _ = messages[0].partition("\n   1 |")  # the rest shows the whole text
         raise InvalidValueError(f"grammar: {' '.join(reason.split())}")
     return str(grammar)
+
+
+def lark_of_regex(regex: str) -> str:
+    """A grammar of the texts that a regular expression matches from end to end.
+
+    It has the syntax of Rust's `regex`; digits and the characters of words are those of ASCII.
+    Raises InvalidValueError with the reason if it has not.
+    """
+    grammar = f"{HEADER} {{}}\nstart: /{regex_to_lark(regex, use_ascii='dw')}/"
+    try:
+        compile_lark(grammar)
+    except InvalidValueError as error:
+        raise InvalidValueError(re.split(r"error: |\(in regex\): ", str(error))[-1]) from error
+    return grammar
+
+
+def lark_of_choice(texts: Iterable[str]) -> str:
+    """A grammar of these texts."""
+    return f"{HEADER} {{}}\nstart: T\nT: {' | '.join(map(json.dumps, texts))}"

@@ -12,7 +12,7 @@ from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import event_line
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
-from localspec.server.options import EFFORTS, most_tokens, refuse
+from localspec.server.options import EFFORTS, most_tokens
 from localspec.server.reply import Reply
 from localspec.server.service import Service
 from localspec.server.template_messages import part_text, require_readable, require_said
@@ -39,13 +39,13 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Chat:
     body.needed("messages")
     if not counts_only:
         body.needed("max_tokens")
-    refuse(body, _NOT_HERE)
+    body.refuse(_NOT_HERE)
     thinking, output = body.member("thinking"), body.member("output_config")
     settings = service.settings_of(
         body,
         max_tokens=most_tokens(body, "max_tokens", context=service.engine.context),
         stop=[each for each in body.texts("stop_sequences") if each] or None,
-        schema=_schema(output),
+        formats={"output_config.format": _format(output)},
     )
     options: dict[str, Any] = {CONTINUE: True}
     budget = None
@@ -62,15 +62,15 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Chat:
     return Chat(messages, settings, options, budget, anthropic_tools(body))
 
 
-def _schema(output: Fields | None) -> Mapping[str, Any] | None:
-    """The JSON schema of the answer in `output_config`."""
+def _format(output: Fields | None) -> Mapping[str, Any] | None:
+    """The JSON schema of the answer in `output_config`, as chat completions have it."""
     given = output.member("format") if output else None
     if given is None:
         return None
     given.one_of("type", ("json_schema",))
     given.needed("schema")
-    schema = given.member("schema")
-    return schema.values if schema else None
+    given.member("schema")
+    return given.values
 
 
 def _system(body: Fields) -> Iterator[Mapping[str, Any]]:

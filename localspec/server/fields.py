@@ -72,18 +72,18 @@ class Fields:
     def member(self, name: str) -> "Fields | None":
         """An object."""
         value = self.values.get(name)
-        return None if value is None else Fields(value, self._place(name))
+        return None if value is None else Fields(value, self.place(name))
 
     def objects(self, name: str) -> Iterator["Fields"]:
         """The objects of a list; none if it is missing."""
         values = self.items(name) or []
         if len(values) > _MOST_OBJECTS:
-            place = self._place(name)
+            place = self.place(name)
             raise ApiError(
                 400, f"{place} has {len(values)} entries; send {_MOST_OBJECTS} at most", param=place
             )
         for at, value in enumerate(values):
-            yield Fields(value, f"{self._place(name)}[{at}]")
+            yield Fields(value, f"{self.place(name)}[{at}]")
 
     def texts(self, name: str) -> list[str]:
         """A string, or a list of strings."""
@@ -106,13 +106,26 @@ class Fields:
         """A member that must be there, of any type."""
         value = self.values.get(name)
         if value is None:
-            raise ApiError(400, f"{self._place(name)} is missing", param=self._place(name))
+            raise ApiError(400, f"{self.place(name)} is missing", param=self.place(name))
         return value
 
     def wrong(self, name: str, wanted: str) -> ApiError:
         """The error of a member that is something else. wanted: what it must be."""
-        place, value = self._place(name), as_json(self.values.get(name))
+        place, value = self.place(name), as_json(self.values.get(name))
         return ApiError(400, f"{place} is {value:.60}; it must be {wanted}", param=place)
+
+    def refuse(self, members: Mapping[str, tuple[Any, ...]]) -> None:
+        """Refuse members that would change the answer and that this server has not.
+
+        members: their names, and what each may be because it changes nothing.
+        """
+        for name, harmless in members.items():
+            if name in self and self.values[name] not in harmless:
+                raise self.wrong(name, "left out: this server has no such option")
+
+    def place(self, name: str) -> str:
+        """Where a member stands in the body."""
+        return f"{self.path}.{name}" if self.path else name
 
     def _typed(self, name: str, type_: type[_Value]) -> _Value | None:
         value = self.values.get(name)
@@ -133,6 +146,3 @@ class Fields:
         if most is not None and value > most:
             raise self.wrong(name, f"at most {most}")
         return value
-
-    def _place(self, name: str) -> str:
-        return f"{self.path}.{name}" if self.path else name

@@ -14,7 +14,7 @@ from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import asks_for_usage, choices_of, finish_reason, merged, usage
-from localspec.server.options import most_tokens, refuse
+from localspec.server.options import most_tokens
 from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
@@ -57,13 +57,13 @@ def read(body: Fields, service: Service) -> ChatRequest:
     """Read a request. Raises ApiError."""
     service.require_model(body.text("model"))
     body.needed("messages")
-    refuse(body, _NOT_HERE)
+    body.refuse(_NOT_HERE)
     if body.items("modalities") not in (None, ["text"]):
         raise body.wrong("modalities", '["text"]')
     top = body.whole("top_logprobs", 0, 20)
     if top and not body.flag("logprobs"):
         raise body.wrong("top_logprobs", "beside logprobs: true, or left out")
-    response_format, ours = body.member("response_format"), body.member("localspec")
+    ours = body.member("localspec")
     settings = service.settings_of(
         body,
         max_tokens=most_tokens(
@@ -73,7 +73,6 @@ def read(body: Fields, service: Service) -> ChatRequest:
         ),
         logprobs=bool(body.flag("logprobs")),
         top_logprobs=top or None,
-        response_format=response_format.values if response_format else None,
     )
     messages = messages_of(body)
     chat = Chat(

@@ -19,7 +19,7 @@ from localspec.server.openai_parts import (
     require_few,
     usage,
 )
-from localspec.server.options import TextSettings, most_tokens, refuse
+from localspec.server.options import TextSettings, most_tokens
 from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Reply
 from localspec.server.service import Service
@@ -55,7 +55,7 @@ class CompletionRequest:
 def read(body: Fields, service: Service) -> CompletionRequest:
     """Read a request. Raises ApiError."""
     service.require_model(body.text("model"))
-    refuse(body, _NOT_HERE)
+    body.refuse(_NOT_HERE)
     refuse_budget(body)
     if body.whole("best_of", 1) not in (None, choices_of(body)):
         raise body.wrong("best_of", "equal to n")

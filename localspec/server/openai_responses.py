@@ -14,7 +14,7 @@ from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import event_line
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
-from localspec.server.options import EFFORTS, most_tokens, refuse
+from localspec.server.options import EFFORTS, most_tokens
 from localspec.server.reply import Reply
 from localspec.server.responses_input import input_messages, input_tools
 from localspec.server.service import Service
@@ -55,7 +55,7 @@ class ResponsesRequest:
 def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRequest:
     """Read a request. Raises ApiError."""
     service.require_model(body.text("model"))
-    refuse(body, _NOT_HERE)
+    body.refuse(_NOT_HERE)
     if "message.output_text.logprobs" in (body.items("include") or ()):
         raise body.wrong("include", "without logprobs; ask /v1/chat/completions for them")
     tools, names = input_tools(body)
@@ -72,7 +72,7 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
     settings = service.settings_of(
         body,
         max_tokens=most_tokens(body, "max_output_tokens", context=service.engine.context),
-        response_format=_format(body),
+        formats={"text.format": _format(body)},
     )
     chat = Chat(
         messages,

@@ -1,20 +1,17 @@
 """Options: the settings of a text, read from the members that several protocols share."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from localspec.errors import InvalidValueError
-from localspec.generation_config import GenerationConfig, GenerationOptions, as_schema
-from localspec.sampling.schema_enforcing import without_unenforced
+from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.server.constraint import Constraint
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.logit_bias import Tokenize, logit_bias
 from localspec.server.sampler_order import settings_of_order
 
-# Characters of a grammar or schema: as many as OpenAI allows.
-MOST_GRAMMAR = 120_000
 # How much to reason, for a template that knows `reasoning_effort` or `enable_thinking`.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _RULES = ("coupled", "token", "block")
@@ -47,11 +44,7 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "tfs_z": (1,),
     "typ_p": (1,),
     "n_probs": (0,),
-    "structured_outputs": (),
-    "guided_json": (),
-    "guided_regex": (),
-    "guided_choice": (),
-    "guided_grammar": (),
+    "guided_whitespace_pattern": (),
     "bad_words": ([],),
     "stop_token_ids": ([],),
     "lora": ([],),
@@ -62,24 +55,40 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
 class TextSettings(GenerationConfig):
     """The settings of a text that a request asks for.
 
-    not_enforced: what of its schemas the text is not held to, a line for each of them.
+    not_enforced: what of its schemas the text is not held to, a line for each of them. of_all:
+    whether the grammar describes reasoning and calls too, and not only an answer in their place.
     """
 
     not_enforced: tuple[str, ...] = ()
+    of_all: bool = False
+
+    @property
+    def describes_answer(self) -> bool:
+        """Whether a schema or a grammar describes the answer; reasoning before it is free."""
+        return not (self.is_free or self.of_all)
 
 
 def settings_of(
-    body: Fields, usual: GenerationOptions, tokenize: Tokenize, **given: Any
+    body: Fields,
+    usual: GenerationOptions,
+    tokenize: Tokenize,
+    *,
+    formats: Mapping[str, Mapping[str, Any] | None] = {},
+    **given: Any,
 ) -> TextSettings:
     """The settings that a body asks for. given: settings that the protocol has read itself.
 
-    tokenize: the model's, for a bias of texts. A setting that the body leaves out is the `usual`
-    one, else the GGUF's, else the default. Raises ApiError.
+    tokenize: the model's, for a bias of texts. formats: what the answer is to be in the form of
+    OpenAI's `response_format`, by the protocol's member that says so. A setting that the body
+    leaves out is the `usual` one, else the GGUF's, else the default. Raises ApiError.
     """
-    refuse(body, _NOT_HERE)
+    body.refuse(_NOT_HERE)
     if (body.number("adaptive_target") or 0) > 0 or body.values.get("adaptive_target") == 0:
         raise body.wrong("adaptive_target", "below 0: this server has no such sampler")
-    schema = body.member("json_schema")
+    try:
+        constraint = Constraint.of(body, formats)
+    except InvalidValueError as error:
+        raise ApiError.of(error) from error
     options: dict[str, Any] = {
         "temperature": body.number("temperature", 0, 100),
         "dynatemp_range": body.number("dynatemp_range", 0, 100),
@@ -104,59 +113,20 @@ def settings_of(
         "logit_bias": logit_bias(body, tokenize),
         "ignore_eos": body.flag("ignore_eos"),
         "min_tokens": body.whole("min_tokens", 0),
-        "grammar": body.text("grammar") or None,  # "" is none
-        "schema": schema.values if schema else None,
+        **constraint.options,
         **_speculation(body),
         **{name: value for name, value in given.items() if value is not None},
     }
-    _require_readable(options)
+    # Each token's text is compared with all of them.
+    if (count := len(options["stop"] or ())) > _MOST_STOPS:
+        raise ApiError(400, f"there are {count} stop strings; send {_MOST_STOPS} at most")
     chosen = {name: value for name, value in options.items() if value is not None}
     chosen |= settings_of_order(body, {**usual, **chosen})
     try:
-        enforceable, not_enforced = _enforceable(chosen)
-        settings = TextSettings.of(**{**usual, **enforceable})
-        return replace(settings, not_enforced=not_enforced)
+        settings = TextSettings.of(**{**usual, **chosen})
+        return replace(settings, not_enforced=constraint.not_enforced, of_all=constraint.of_all)
     except InvalidValueError as error:
         raise ApiError.of(error) from error
-
-
-def _enforceable(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The options without what no text is held to of their schema, and what that is.
-
-    Raises InvalidValueError for a `response_format` that is none.
-    """
-    if "response_format" in options and "schema" not in options:
-        options |= as_schema(options.pop("response_format"))
-    if not isinstance(given := options.get("schema"), Mapping):
-        return options, ()
-    schema, left_out = without_unenforced(given)
-    not_enforced = (f"answer: {', '.join(left_out)}",) if left_out else ()
-    return {**options, "schema": schema}, not_enforced
-
-
-def refuse(body: Fields, members: Mapping[str, tuple[Any, ...]]) -> None:
-    """Raise ApiError for members that would change the answer and that this server has not.
-
-    members: their names, and what each may be because it changes nothing.
-    """
-    for name, harmless in members.items():
-        if name in body and body.values[name] not in harmless:
-            raise body.wrong(name, "left out: this server has no such option")
-
-
-def _require_readable(options: Mapping[str, Any]) -> None:
-    """Raise ApiError for what would take so long that the texts of others wait for it."""
-    for name in ("grammar", "schema", "response_format"):
-        given = options.get(name) or ""
-        size = len(given if isinstance(given, str) else json.dumps(given))
-        if size > MOST_GRAMMAR:
-            raise ApiError(
-                400, f"{name} has {size} characters; send {MOST_GRAMMAR} at most", param=name
-            )
-    # Each token's text is compared with all of them.
-    count = len(options.get("stop") or ())
-    if count > _MOST_STOPS:
-        raise ApiError(400, f"there are {count} stop strings; send {_MOST_STOPS} at most")
 
 
 def most_tokens(body: Fields, *names: str, context: int) -> int:

@@ -1,7 +1,6 @@
 """Service: a loaded model as the protocols see it."""
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -37,9 +36,9 @@ from localspec.server.text_request import TextRequest
 from localspec.server.thinking_budget import NO_BUDGET
 from localspec.server.tool_calls import (
     Family,
+    answer_grammar,
     family_of,
     grammar_for,
-    json_grammar,
     parser_for,
 )
 from localspec.server.tool_use import ToolUse
@@ -144,12 +143,12 @@ class Service:
         family, tags = family_of(template), tags_for(template)
         budget = self.thinking_budget if chat.thinking_budget is None else chat.thinking_budget
         # No reasoning at all leaves a grammar the whole text.
-        if family.always_read or (budget and settings.grammar is not None):
+        if family.always_read or (budget and settings.of_all):
             budget = NO_BUDGET
         if budget == 0:
             template_options = {"enable_thinking": False, **template_options}
         self._require_short(sum(len(str(each.get("content") or "")) for each in messages))
-        if tools.must_call or settings.schema is not None or settings.grammar is not None:
+        if tools.must_call or not settings.is_free:
             template_options = _without_continuing(template_options)
         read = await self.rendered(
             messages,
@@ -169,9 +168,9 @@ class Service:
         thinking = read.thinking and not family.always_read
         has_reasoned = read.continued is not None and not read.thinking
         reasons = any(tag in (template or "") for tag in tags)
-        not_json_alone = reasons or tools.offered or family.always_read
+        not_alone = reasons or tools.offered or family.always_read
         answer_grammar = None
-        if tools.must_call or (settings.schema is not None and not_json_alone):
+        if tools.must_call or (settings.describes_answer and not_alone):
             around = tags if reasons and not has_reasoned else None
             constrained = partial(self._constrained, settings, family, tools)
             settings = await asyncio.to_thread(constrained, around, thinking)
@@ -208,8 +207,8 @@ class Service:
         tags: Tags | None,
         thinking: bool,
     ) -> TextSettings:
-        """The settings, with a grammar of calls that must be made, or of JSON, after reasoning."""
-        if tools.must_call and (settings.grammar is not None or settings.schema is not None):
+        """The settings, with a grammar of reasoning and of what follows: calls or an answer."""
+        if tools.must_call and not settings.is_free:
             raise InvalidValueError(
                 "tool_choice asks for a call, and a grammar or response_format for another text; "
                 "choose one"
@@ -217,7 +216,7 @@ class Service:
         with self.engine.lock:
             special = special_tokens(self.engine.model, [*family.marks, *(tags or ())])
         rest: dict[str, Any] = {"special": special, "reasoning": tags, "thinking": thinking}
-        if settings.schema is None:
+        if tools.must_call:
             grammar = grammar_for(
                 family, tools.callable, tools.name, parallel=tools.parallel, **rest
             )
@@ -225,8 +224,10 @@ class Service:
             if tools.offered:
                 tools.require_readable()
             callable_tools = tools.callable if tools.offered else ()
-            schema = json.loads(settings.schema)
-            grammar = json_grammar(family, schema, callable_tools, parallel=tools.parallel, **rest)
+            compiled = settings.compiled_grammar() or ""
+            grammar = answer_grammar(
+                family, compiled, callable_tools, parallel=tools.parallel, **rest
+            )
         not_enforced = (*settings.not_enforced, *tools.not_enforced)
         return replace(settings, schema=None, grammar=grammar, not_enforced=not_enforced)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from localspec.server.fields import Fields
-from localspec.server.options import EFFORTS, refuse
+from localspec.server.options import EFFORTS
 from localspec.server.thinking_budget import named_budget
 
 # What OpenRouter has beside the effort, and what it is where it changes nothing.
@@ -47,7 +47,7 @@ def thinking_options(body: Fields) -> Mapping[str, Any]:
     if isinstance(reasoning, bool):
         switches.append(reasoning)
     elif reasoning:
-        refuse(reasoning, _NOT_HERE)
+        reasoning.refuse(_NOT_HERE)
         effort = effort or reasoning.one_of("effort", EFFORTS)
         switches.append(reasoning.flag("enabled"))
     if (budget := named_budget(body)) == 0:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from localspec.errors import InvalidValueError
+from localspec.server.constraint import MOST_GRAMMAR
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
-from localspec.server.options import MOST_GRAMMAR
 from localspec.server.tool_calls import Tool, by_name
 
 log = logging.getLogger("localspec.server")

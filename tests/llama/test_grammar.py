@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
-from localspec.errors import LocalspecError
+from localspec.errors import InvalidValueError, LocalspecError
 from localspec.llama import grammar
 from localspec.llama.grammar import Grammar
 from localspec.llama.model import Model
@@ -273,7 +273,7 @@ def test_a_token_behind_which_a_grammar_cannot_be_followed_is_no_hindrance_elsew
     monkeypatch.setattr(grammar, "_begun", lambda *of: Overcome(begun(*of), a))
     start = Grammar.begin(compile_gbnf("root ::= [ab]*"), target_model)
     assert start.then(b).allowed()[a]
-    with pytest.raises(LocalspecError, match="cannot be followed: too many items"):
+    with pytest.raises(InvalidValueError, match="cannot be followed: too many items"):
         start.then(b).then(a).allowed()
     assert start.then(b).then(b).allowed()[b]
 

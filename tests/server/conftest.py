@@ -20,6 +20,14 @@ def served(own_cache: None) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="session")
+def reproducible(own_cache: None) -> Iterator[Served]:
+    """A server whose texts do not depend on their company, not even in a near tie."""
+    options = ("--threads", "1", "--parallel", "3", "--ctx", "512", "--reproducible")
+    with serving(*options) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def strict(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A tiny model whose template is strict, and that reasons."""
     model = tmp_path_factory.mktemp("strict") / "strict.gguf"

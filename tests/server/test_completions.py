@@ -1,11 +1,10 @@
 """Completions: the older protocol's own parts."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from fakes.served import Served, serving
+from fakes.served import Served
 from openai import OpenAI
 from openai.types import Completion
 from pydantic import TypeAdapter
@@ -13,14 +12,6 @@ from pydantic import TypeAdapter
 from localspec.engine.engine import Engine
 
 MODEL = "terminal-9m-q8_0"
-
-
-@pytest.fixture(scope="module")
-def reproducible(own_cache: None) -> Iterator[Served]:
-    """A server whose texts do not depend on their company, not even in a near tie."""
-    options = ("--threads", "1", "--parallel", "3", "--ctx", "512", "--reproducible")
-    with serving(*options) as running:
-        yield running
 
 
 @pytest.mark.slow

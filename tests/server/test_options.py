@@ -48,7 +48,7 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
         {"xtc_threshold": -0.1},
         {"samplers": ["xtc", "top_k"], "xtc_probability": 0.1},
         {"dry_sequence_breakers": "ab"},
-        {"guided_json": {}},
+        {"guided_whitespace_pattern": "[ ]?"},
         {"json_schema": "object"},
         {"stop_token_ids": [1]},
         {"lora": [{"id": 0}]},
@@ -337,7 +337,7 @@ def test_what_no_text_is_held_to_is_left_out_of_a_schema_and_said() -> None:
     as_format = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     ways: list[dict[str, Any]] = [{"json_schema": schema}, {"response_format": as_format}]
     for body in ways:
-        settings = SERVICE.settings_of(Fields(body), response_format=body.get("response_format"))
+        settings = SERVICE.settings_of(Fields(body))
         named = {"s": {"type": "null"}, "l": {"type": "null"}}
         assert json.loads(settings.schema)["properties"] == {
             "tags": {"type": "array"},

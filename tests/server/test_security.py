@@ -23,10 +23,10 @@ from starlette.requests import Request
 import localspec
 from localspec.models import registry
 from localspec.server import exchange
+from localspec.server.constraint import MOST_GRAMMAR
 from localspec.server.errors import ApiError
 from localspec.server.exchange import body_of
 from localspec.server.guard import Guard
-from localspec.server.options import MOST_GRAMMAR
 
 COMPLETIONS = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
 CHUNKED = COMPLETIONS + b"Transfer-Encoding: chunked\r\n\r\n"

@@ -75,3 +75,19 @@ def test_a_call_may_stand_in_its_place(service: Service) -> None:
     assert choice["finish_reason"] == "tool_calls"
     (call,) = choice["message"]["tool_calls"]
     jsonschema.validate(json.loads(call["function"]["arguments"]), SCHEMA)
+
+
+@pytest.mark.parametrize("member", [{"guided_choice": ["r-", "w-"]}, {"regex": "r-|w-"},
+                                    {"guided_grammar": 'root ::= ("r" | "w") "-"'}])  # fmt: skip
+def test_reasoning_may_precede_any_text(service: Service, member: dict[str, Any]) -> None:
+    choice = answer(service, "x</think>", "", response_format=None, **member)
+    assert choice["message"]["reasoning_content"] == "x"
+    assert choice["message"]["content"] in ("r-", "w-")
+    choice = answer(service, "x</think>", "<", response_format=None, tools=[TOOL], **member)
+    assert choice["finish_reason"] == "tool_calls"
+
+
+def test_a_grammar_of_llama_server_is_of_the_reasoning_too(service: Service) -> None:
+    choice = answer(service, "x", "", response_format=None, grammar='root ::= "x" "</think>r"')
+    assert choice["message"]["reasoning_content"] == "x"
+    assert choice["message"]["content"] == "r"

@@ -10,7 +10,7 @@ from localspec.server.tool_calls.events import (
     joined,
 )
 from localspec.server.tool_calls.families import Family, family_of, parser_for
-from localspec.server.tool_calls.grammar import grammar_for, json_grammar
+from localspec.server.tool_calls.grammar import answer_grammar, grammar_for
 from localspec.server.tool_calls.history import for_template
 from localspec.server.tool_calls.parser import CallParser
 from localspec.server.tool_calls.reasoning_calls import ReasoningCalls
@@ -27,11 +27,11 @@ __all__ = [
     "ReasoningCalls",
     "Text",
     "Tool",
+    "answer_grammar",
     "by_name",
     "family_of",
     "for_template",
     "grammar_for",
     "joined",
-    "json_grammar",
     "parser_for",
 ]

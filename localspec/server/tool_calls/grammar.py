@@ -1,10 +1,9 @@
-"""Grammars of answers: calls of a tool in the syntax of a family, or JSON, after reasoning."""
+"""Grammars of answers: calls of a tool in the syntax of a family, or what a request describes."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from localspec.conversation.reasoning import Tags
 from localspec.errors import InvalidValueError
@@ -62,9 +61,9 @@ def grammar_for(
     return writer.after_reasoning(family, calls, reasoning, thinking)
 
 
-def json_grammar(
+def answer_grammar(
     family: Family,
-    schema: Mapping[str, Any],
+    compiled: str,
     tools: Iterable[Tool] = (),
     *,
     parallel: bool = True,
@@ -72,13 +71,13 @@ def json_grammar(
     reasoning: Tags | None = None,
     thinking: bool = False,
 ) -> str:
-    """A grammar of answers that are JSON of a schema or call tools, after reasoning.
+    """A grammar of answers that another one describes, or that call tools, after reasoning.
 
-    The other arguments are those of `grammar_for`. Raises InvalidValueError if a schema cannot be
-    followed.
+    compiled: that of the answer (`GenerationConfig.compiled_grammar`). The other arguments are
+    those of `grammar_for`. Raises InvalidValueError if a schema cannot be followed.
     """
     writer = _GrammarWriter(LarkRules(special or {}))
-    answer = writer.rules.json(schema)
+    answer = writer.rules.embedded(compiled)
     if isinstance(family.syntax, HarmonyCalls):
         answer = f"{writer.rules.text(harmony.CHANNEL, 'final', harmony.MESSAGE)} {answer}"
     if callable_tools := [*by_name(tools).values()]:
@@ -102,7 +101,7 @@ class _GrammarWriter:
 
     def reasoning(self, tags: Tags, thinking: bool) -> str:
         """What may or, if the answer begins with it, must precede the rest."""
-        space = self.rules.terminal("/[ \\n]{0,4}/")
+        space = self.rules.terminal("/\\n{0,4}/")  # which the reader leaves out of the answer
         rest = f"{self.rules.until(tags.closing)} {space}"
         return rest if thinking else f"({space} {self.rules.text(tags.opening)} {rest})?"
 

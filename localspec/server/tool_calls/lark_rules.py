@@ -66,8 +66,13 @@ class LarkRules:
 
     def json(self, schema: Mapping[str, Any]) -> str:
         """A JSON value that satisfies a schema. Raises InvalidValueError as compile_schema does."""
-        compiled = json.loads(compile_schema(json.dumps(schema)))["grammars"][0]["json_schema"]
-        return self.rule("%json " + json.dumps(compiled))
+        return self.embedded(compile_schema(json.dumps(schema)))
+
+    def embedded(self, compiled: str) -> str:
+        """What another grammar describes, which was compiled for `Grammar.begin`."""
+        if compiled.lstrip().startswith(HEADER):
+            return self.rule(f"%lark {{\n{compiled}\n}}")
+        return self.rule("%json " + json.dumps(json.loads(compiled)["grammars"][0]["json_schema"]))
 
     def until(self, mark: str, allowed: Sequence[str] = (), before: str = "") -> str:
         """Text without this mark, and then `before` and the mark.

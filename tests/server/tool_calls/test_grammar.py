@@ -13,9 +13,10 @@ from llguidance import LLMatcher, LLTokenizer
 from localspec.conversation.reasoning import THINK
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
+from localspec.sampling.json_schema import compile_schema
 from localspec.server.tool_calls import Family, Tool, families
 from localspec.server.tool_calls.families import FAMILIES, HARMONY
-from localspec.server.tool_calls.grammar import grammar_for, json_grammar
+from localspec.server.tool_calls.grammar import answer_grammar, grammar_for
 
 BYTES = LLTokenizer("byte")
 each_family = pytest.mark.parametrize("family", FAMILIES, ids=[f.name for f in FAMILIES])
@@ -281,18 +282,19 @@ POINT = {
     "required": ["x"],
     "additionalProperties": False,
 }
+COMPILED = compile_schema(json.dumps(POINT))
 
 
 def test_json_may_follow_reasoning() -> None:
     """As an answer that begins within reasoning would otherwise be nothing but that."""
-    free = json_grammar(families.HERMES, POINT, reasoning=THINK)
+    free = answer_grammar(families.HERMES, COMPILED, reasoning=THINK)
     assert takes(free, '{"x": 1}')
     assert takes(free, '<think>\nOne, {"x": 3}?</think>\n\n{"x": 2}')
     assert not takes(free, '<think>\nOne.</think>\n\n{"x": 3}')
-    begun = json_grammar(families.HERMES, POINT, reasoning=THINK, thinking=True)
+    begun = answer_grammar(families.HERMES, COMPILED, reasoning=THINK, thinking=True)
     assert takes(begun, 'One.</think>\n{"x": 1}')
     assert not takes(begun, '{"x": 1}')
-    plain = json_grammar(families.HERMES, POINT)
+    plain = answer_grammar(families.HERMES, COMPILED)
     assert takes(plain, '{"x": 1}')
     assert not takes(plain, '<think></think>{"x": 1}')
 
@@ -300,7 +302,7 @@ def test_json_may_follow_reasoning() -> None:
 @each_family
 def test_json_or_calls(family: Family) -> None:
     """Where tools are offered, an answer of JSON may be a call instead."""
-    grammar = json_grammar(family, POINT, [OPEN], parallel=False)
+    grammar = answer_grammar(family, COMPILED, [OPEN], parallel=False)
     found = [written(grammar, seed) for seed in range(12)]
     parts = [contents(parsed(family, [text], [OPEN])) for text in found]
     calls = [part[-1] for part in parts if isinstance(part[-1], Call)]
