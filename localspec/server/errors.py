@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Any
 
-from localspec.errors import ContextFullError, InvalidValueError, LocalspecError
+from localspec.errors import InvalidValueError, LocalspecError
 from localspec.sampling.filters import NoTokenError
 
 _KINDS = {
@@ -21,7 +21,8 @@ class ApiError(Exception):
     """An answer with an HTTP status of 400 or more.
 
     message: one sentence with the way out. param: the member of the request that is wrong. code: a
-    word for programs. retry_after: in how many seconds the client may ask again.
+    word for programs. retry_after: in how many seconds the client may ask again. members: what else
+    the error has in OpenAI's protocols.
     """
 
     def __init__(
@@ -32,12 +33,14 @@ class ApiError(Exception):
         param: str | None = None,
         code: str | None = None,
         retry_after: int | None = None,
+        members: JSON | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.param = param
         self.code = code
+        self.members = members or {}
         self.headers: dict[str, str] = {}
         if retry_after is not None:
             self.headers["Retry-After"] = str(retry_after)
@@ -48,11 +51,7 @@ class ApiError(Exception):
         match error:
             case ApiError():
                 return error
-            case InvalidValueError():
-                what = str(error)
-                is_full = isinstance(error, ContextFullError) or "the context holds" in what
-                return too_long(what) if is_full else cls(400, what, code="invalid_value")
-            case NoTokenError():
+            case InvalidValueError() | NoTokenError():
                 return cls(400, str(error), code="invalid_value")
             case LocalspecError():
                 return cls(500, str(error))
@@ -69,7 +68,7 @@ class ApiError(Exception):
     def as_openai(self) -> JSON:
         """The body as OpenAI's clients read it."""
         body = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
-        return {"error": body}
+        return {"error": body | self.members}
 
     def as_anthropic(self) -> JSON:
         """The body as Anthropic's clients read it."""
@@ -82,11 +81,19 @@ class ApiError(Exception):
         return HTTPStatus(self.status).phrase
 
 
-def too_long(what: str) -> ApiError:
+def too_long(what: str, context: int, tokens: int | None = None) -> ApiError:
     """The error of a prompt that the context is too small for.
 
-    what: of which lengths. Agents shorten their conversations at words of Anthropic's ("prompt is
-    too long: 9000 tokens > 8191 maximum") or at OpenAI's code.
+    what: of which lengths. tokens: of the prompt, if they were counted. Agents shorten their
+    conversations at words of Anthropic's ("prompt is too long: 9000 tokens > 8191 maximum"), at
+    OpenAI's code, or at llama-server's type, and by its numbers.
     """
-    way_out = "" if "; " in what else "; shorten it, or start the server with a larger --ctx"
-    return ApiError(400, f"prompt is too long: {what}{way_out}", code="context_length_exceeded")
+    members: JSON = {"type": "exceed_context_size_error", "n_ctx": context}
+    if tokens is not None:
+        members["n_prompt_tokens"] = tokens
+    return ApiError(
+        400,
+        f"prompt is too long: {what}; shorten it, or start the server with a larger --ctx",
+        code="context_length_exceeded",
+        members=members,
+    )

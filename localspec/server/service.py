@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -299,11 +300,11 @@ class Service:
             self._require_short(len(prompt) + len(suffix or ""))
         else:
             self._require_fitting(len(prompt))
-        model, context = self.engine.model, self.engine.context
+        model = self.engine.model
 
         def tokens() -> list[int]:
             if suffix is None:
-                return TextPrompt(prompt).tokens(model, context)
+                return self._fitting(TextPrompt(prompt).tokens(model, sys.maxsize))
             ahead = (
                 prompt if isinstance(prompt, str) else checked_ids("prompt token", prompt, model)
             )
@@ -375,13 +376,14 @@ class Service:
     def _require_fitting(self, tokens: int) -> None:
         most = self.engine.context - 1
         if tokens > most:
-            raise too_long(f"{tokens} tokens > {most} maximum")
+            raise too_long(f"{tokens} tokens > {most} maximum", most + 1, tokens)
 
     def _require_short(self, characters: int) -> None:
         """Raise for a text that cannot fit, however it is tokenized."""
         context = self.engine.context
         if characters > context * _LONGEST_TOKEN:
-            raise too_long(f"{characters} characters, and the context holds {context} tokens")
+            what = f"{characters} characters, and the context holds {context} tokens"
+            raise too_long(what, context)
 
 
 def _without_continuing(template_options: Mapping[str, Any]) -> Mapping[str, Any]:

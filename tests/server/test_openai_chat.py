@@ -17,6 +17,7 @@ from localspec.engine.engine import Engine
 NEAR_TIE = 0.3
 MODEL = "terminal-9m-q8_0"
 QUESTION = [{"role": "user", "content": "How do I list files by size?"}]
+LONG = "word " * 2000
 
 
 def ask(client: OpenAI, **options: Any) -> Any:
@@ -154,7 +155,6 @@ def test_structured_output(client: OpenAI) -> None:
         ({"speculative.type": "eagle3"}, 400, "speculative.type is 'eagle3'"),
         ({"localspec": {"depht": 1}}, 400, "no member 'depht'"),
         ({"localspec": {"rule": "best"}}, 400, "localspec.rule is 'best'"),
-        ({"messages": [{"role": "user", "content": "word " * 2000}]}, 400, "tokens > 1023 maximum"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
@@ -195,6 +195,36 @@ def test_the_client_raises_its_own_errors(client: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as raised:
         ask(client, messages=[{"role": "user", "content": "word " * 2000}])
     assert raised.value.code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize(
+    ("path", "prompt"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": LONG}]}),
+        ("/v1/responses", {"input": LONG}),
+        ("/completion", {"prompt": LONG}),
+    ],
+    ids=["chat", "responses", "completion"],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_that_is_too_long_says_by_how_much(
+    served: Served, path: str, prompt: dict[str, Any], stream: bool
+) -> None:
+    """In the words of each server whose clients shorten their conversations then."""
+    answer = served.post(path, {**prompt, "stream": stream})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["type"] == "exceed_context_size_error"
+    assert error["code"] == "context_length_exceeded"
+    assert error["n_ctx"] == 1024
+    counted = error["n_prompt_tokens"]
+    assert error["message"] == (
+        f"prompt is too long: {counted} tokens > 1023 maximum; shorten it, or start the server "
+        "with a larger --ctx"
+    )
+    if path == "/completion":
+        asked = {"content": LONG, "add_special": True}
+        assert counted == len(served.post("/tokenize", asked).json()["tokens"])
 
 
 def test_several_answers_share_their_prompt(client: OpenAI, served: Served) -> None:
