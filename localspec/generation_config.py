@@ -34,6 +34,7 @@ class GenerationOptions(TypedDict, total=False):
     response_format: Mapping[str, Any] | None
     logprobs: bool
     top_logprobs: int | None
+    post_sampling_probs: bool
     temperature: float | None
     dynatemp_range: float | None
     dynatemp_exponent: float | None
@@ -76,7 +77,8 @@ class GenerationConfig:
     it begins with %llguidance, one in llguidance's Lark), or schema: a JSON schema, that the text
     must satisfy (`of` also takes OpenAI's `response_format`).
     logprobs: whether tokens have log-probabilities. top_logprobs: how many of the likeliest tokens
-    are listed with theirs. sampling: the chosen settings of SamplingParams.
+    are listed with theirs. post_sampling_probs: whether these are of the distribution that samplers
+    and grammar leave. sampling: the chosen settings of SamplingParams.
 
     Raises InvalidValueError, which names the setting and its value.
     """
@@ -93,6 +95,7 @@ class GenerationConfig:
     schema: str | None = None
     logprobs: bool = False
     top_logprobs: int = 0
+    post_sampling_probs: bool = False
     sampling: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod

@@ -28,8 +28,8 @@ class Token:
     text: the new text. It holds whole characters only, so it may be empty, and the next token then
     carries the rest; the texts of all tokens together are the whole text. origin: the drafter's
     name, `corrected`, `bonus` or `plain`. logprob: the natural logarithm of the target's
-    probability before any filter; None without `logprobs`. top: the `top_logprobs` likeliest tokens
-    and their log-probabilities.
+    probability before any filter, with `post_sampling_probs` behind all; None without `logprobs`.
+    top: the `top_logprobs` likeliest tokens and their log-probabilities.
     """
 
     text: str

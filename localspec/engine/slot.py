@@ -135,6 +135,7 @@ class Slot:
             Stats() if stats is None else stats,
             settings.logprobs,
             settings.top_logprobs,
+            settings.post_sampling_probs,
             cancelled,
             target.model.ends_generation,
             quick_first_token=True,

@@ -169,7 +169,7 @@ class NativeAnswer:
         if self._form.shows_timings:
             part |= speculation(reply)
         if new and reply.asked.settings.logprobs:
-            part["completion_probabilities"] = self._probabilities(new)
+            part["completion_probabilities"] = self._probabilities(reply, new)
         return part
 
     def _last(self, number: int, reply: Reply, written: "_Written") -> JSON:
@@ -191,7 +191,7 @@ class NativeAnswer:
             if form.shows_tokens:
                 last["tokens"] = [token.id for token in written.tokens]
             if reply.asked.settings.logprobs:
-                last["completion_probabilities"] = self._probabilities(written.tokens)
+                last["completion_probabilities"] = self._probabilities(reply, written.tokens)
         return last
 
     def _settings(self, settings: GenerationConfig) -> JSON:
@@ -207,11 +207,13 @@ class NativeAnswer:
             "ignore_eos": settings.ignore_eos,
             "stream": self._form.stream,
             "n_probs": settings.top_logprobs,
+            "post_sampling_probs": settings.post_sampling_probs,
             "grammar": settings.grammar or "",
         }
 
-    def _probabilities(self, tokens: Sequence[Token]) -> list[JSON]:
-        return [token_logprobs(token, self._service) for token in tokens]
+    def _probabilities(self, reply: Reply, tokens: Sequence[Token]) -> list[JSON]:
+        settings = reply.asked.settings
+        return [token_logprobs(token, settings, self._service) for token in tokens]
 
 
 class _Written:

@@ -157,8 +157,8 @@ def _choice(
     if found_calls := calls.whole(events):
         message |= {"content": message["content"].strip() or None, "tool_calls": found_calls}
     logprobs = None
-    if reply.asked.settings.logprobs:
-        entries = [token_logprobs(token, service) for token in reply.tokens]
+    if (settings := reply.asked.settings).logprobs:
+        entries = [token_logprobs(token, settings, service) for token in reply.tokens]
         logprobs = {"content": entries, "refusal": None}
     found = {} if not origins else {"origins": [token.origin for token in reply.tokens]}
     return {
@@ -228,7 +228,7 @@ async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]
             if request.origins and delta.token:
                 chosen["origin"] = delta.token.origin
             if delta.token and reply.asked.settings.logprobs:
-                entry = token_logprobs(delta.token, service)
+                entry = token_logprobs(delta.token, reply.asked.settings, service)
                 chosen["logprobs"] = {"content": [entry], "refusal": None}
             elif not chosen["delta"]:
                 continue

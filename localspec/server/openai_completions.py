@@ -28,8 +28,9 @@ from localspec.server.thinking_budget import refuse_budget
 
 # Where no number is given: OpenAI's 16 cuts most texts, and the context may be large.
 USUAL_TOKENS = 256
-# Members of llama-server that end a text, or that its chats alone have.
+# Members of llama-server that end a text, or that its own path and chats alone have.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
+    "post_sampling_probs": (False,),
     "t_max_predict_ms": (-1, 0),
     "n_indent": (0,),
 }

@@ -1,30 +1,39 @@
 """Log-probabilities, as OpenAI's protocols write them."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Token
 from localspec.server.errors import JSON
+from localspec.server.options import TextSettings
 from localspec.server.service import Service
 
 # JSON has no infinity.
 _LEAST = -9999.0
 
 
-def token_logprobs(token: Token, service: Service) -> JSON:
-    """A token with its log-probability and the likeliest tokens, of a chat."""
+def token_logprobs(token: Token, settings: TextSettings, service: Service) -> JSON:
+    """A token with its log-probability and the likeliest tokens, of a chat.
+
+    Where those of the samplers were asked for, probabilities, in llama-server's names.
+    """
+    after = settings.post_sampling_probs
     return {
-        **_logprob(token.id, token.logprob, service),
-        "top_logprobs": [_logprob(other, value, service) for other, value in token.top],
+        **_logprob(token.id, token.logprob, service, after=after),
+        "top_probs" if after else "top_logprobs": [
+            _logprob(other, value, service, after=after) for other, value in token.top
+        ],
         "origin": token.origin,
     }
 
 
-def _logprob(token: int, value: float | None, service: Service) -> dict[str, Any]:
+def _logprob(token: int, value: float | None, service: Service, *, after: bool) -> dict[str, Any]:
     piece = service.piece(token)
     text = piece.decode("utf-8", "replace")
-    return {"token": text, "logprob": _shown(value), "bytes": list(piece), "id": token}
+    found = {"prob": math.exp(_shown(value))} if after else {"logprob": _shown(value)}
+    return {"token": text, **found, "bytes": list(piece), "id": token}
 
 
 def _shown(value: float | None) -> float:

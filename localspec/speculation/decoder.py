@@ -8,7 +8,7 @@ from time import perf_counter
 from localspec.errors import LOST, DrafterMismatchError, WorkerError
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
-from localspec.speculation.draft import NOTHING, Draft, require_known, require_tree
+from localspec.speculation.draft import NOTHING, ROOT, Draft, require_known, require_tree
 from localspec.speculation.drafter import (
     Drafter,
     Evaluated,
@@ -38,6 +38,7 @@ class Decoder:
     text: the committed tokens, prompt included. The last token is pending: it is not yet in the
         target's cache. Only the decoder appends to the text.
     logprobs: whether emissions carry log-probabilities. top_logprobs: of how many likely tokens.
+        post_sampling_probs: whether they are those with which the samplers draw.
     cancelled: called before each step; generation stops when it returns True.
     ends: whether a token ends the text. Drafted tokens after such a token are not committed.
     quick_first_token: whether the first step runs without drafters that first read the prompt.
@@ -57,6 +58,7 @@ class Decoder:
     stats: Stats
     logprobs: bool = False
     top_logprobs: int = 0
+    post_sampling_probs: bool = False
     cancelled: Callable[[], bool] = lambda: False
     ends: Callable[[int], bool] = lambda _token: False
     quick_first_token: bool = False
@@ -203,7 +205,7 @@ class Decoder:
         only_sampled = self.rule.same_text
         rows = TargetRows(draft, scores, self.sampler, self.prefix, only_sampled=only_sampled)
         verdict = self.rule.verify(draft, rows, len(self.text), self.sampler.randomness)
-        emissions = until_end(self._emitted(decision, draft, scores, verdict), self.ends)
+        emissions = until_end(self._emitted(decision, draft, scores, rows, verdict), self.ends)
         tokens = tuple(emission.id for emission in emissions)
         path = verdict.path[: len(tokens) - 1]
         accepted = min(len(verdict.path), len(tokens))
@@ -300,7 +302,7 @@ class Decoder:
         return self.stats.timing(phase, self.clock)
 
     def _emitted(
-        self, decision: Decision, draft: Draft, scores: Scores, verdict: Verdict
+        self, decision: Decision, draft: Draft, scores: Scores, rows: TargetRows, verdict: Verdict
     ) -> list[Emission]:
         name = decision.drafter.name if decision.drafter else ""
         tokens = [(int(draft.tokens[node]), name) for node in verdict.path]
@@ -308,10 +310,12 @@ class Decoder:
             tokens.append((verdict.token, verdict.origin))
         if not self.logprobs:
             return [Emission(token, origin) for token, origin in tokens]
-        rows = [0, *(node + 1 for node in verdict.path)][: len(tokens)]
+        nodes, top = (ROOT, *verdict.path), self.top_logprobs
         return [
-            Emission.scored(token, origin, scores.logits[row], self.top_logprobs)
-            for (token, origin), row in zip(tokens, rows, strict=True)
+            Emission.drawn(token, origin, rows.law(node), top)
+            if self.post_sampling_probs
+            else Emission.scored(token, origin, scores.logits[node + 1], top)
+            for (token, origin), node in zip(tokens, nodes, strict=False)
         ]
 
     def _commit(

@@ -40,6 +40,10 @@ class TargetRows:
         self._read[node] = found
         return found
 
+    def law(self, node: int) -> Distribution:
+        """The whole distribution of the token after a node that a rule has read."""
+        return self._sampler.distribution(self._scores.logits[node + 1], self._prefix_at(node))
+
     def drawn_from(self, path: Sequence[int]) -> list[Distribution]:
         """What the tokens of an accepted path, and the one after it, were drawn from with noise.
 

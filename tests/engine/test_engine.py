@@ -1,6 +1,7 @@
 """What `import localspec` gives a program: load, generate, stream, and one's own drafter."""
 
 import json
+import math
 import subprocess
 import sys
 import textwrap
@@ -207,6 +208,26 @@ def test_logprobs_can_be_left_out_and_asked_for(shared: Callable[[str], Engine])
     result = engine.generate(PROMPT, max_tokens=3, logprobs=True, seed=1)
     assert result.logprobs is not None
     assert len(result.logprobs) == len(result.token_ids)
+
+
+@pytest.mark.parametrize("draft", DRAFTERS)
+def test_probabilities_behind_the_samplers(
+    shared: Callable[[str], Engine], plain: Callable[..., Result], draft: str
+) -> None:
+    """Those of plain decoding, penalties of drafted tokens included."""
+    options: Any = {
+        "max_tokens": 40, "seed": 8, "logprobs": True, "top_logprobs": 3, "top_k": 3, "min_p": 0,
+        "top_p": 1, "repeat_penalty": 1.3, "post_sampling_probs": True,
+    }  # fmt: skip
+    expected = plain(**options)
+    found = shared(draft).generate(PROMPT, depth=depth_of(draft), **options)
+    assert found.token_ids == expected.token_ids
+    assert found.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
+    for token, logprob, top in zip(
+        found.token_ids, found.logprobs or (), found.top_logprobs or (), strict=True
+    ):
+        assert sum(math.exp(value) for _, value in top) == pytest.approx(1)
+        assert dict(top)[token] == logprob
 
 
 @pytest.mark.parametrize("draft", ["auto", "model"])

@@ -1,6 +1,7 @@
 """POST /completion, as llama-server's own clients send it."""
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from random import Random
@@ -127,6 +128,39 @@ def test_probabilities(strict: Served, alone: Engine) -> None:
     assert [each["id"] for each in streamed] == wanted.token_ids
     assert "completion_probabilities" not in last
     assert "completion_probabilities" not in completed(strict)
+
+
+def test_probabilities_behind_the_samplers(strict: Served) -> None:
+    """Those that tokens are drawn with: of what is left, so that they add up to 1."""
+    options: Any = {"n_probs": 4, "post_sampling_probs": True, "top_k": 4, "min_p": 0, "top_p": 1}
+    options["ignore_eos"] = False
+    answer = completed(strict, temperature=0.7, **options)
+    plain = completed(strict, temperature=0.7, **{**options, "post_sampling_probs": False})
+    assert answer["content"] == plain["content"]
+    assert answer["generation_settings"]["post_sampling_probs"] is True
+    for after, before in zip(
+        answer["completion_probabilities"], plain["completion_probabilities"], strict=True
+    ):
+        top = {each["id"]: each["prob"] for each in after["top_probs"]}
+        assert sum(top.values()) == pytest.approx(1)
+        assert after["prob"] == top[after["id"]]
+        assert [*top.values()] == sorted(top.values(), reverse=True)
+        raw = {each["id"]: each["logprob"] / 0.7 for each in before["top_logprobs"]}
+        whole = sum(map(math.exp, raw.values()))
+        assert top == pytest.approx({id: math.exp(raw[id]) / whole for id in raw}, abs=1e-3)
+        assert "logprob" not in after
+    *parts, _ = parts_of(strict, temperature=0.7, **options)
+    streamed = [each for part in parts for each in part["completion_probabilities"]]
+    assert [each["prob"] for each in streamed] == pytest.approx(
+        [each["prob"] for each in answer["completion_probabilities"]], abs=1e-3
+    )
+    (sure, *_) = completed(strict, temperature=0, **options)["completion_probabilities"]
+    assert [sure["prob"], *(each["prob"] for each in sure["top_probs"])] == [1, 1]
+    body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 2, "logprobs": True}
+    more = {"top_logprobs": 4, "post_sampling_probs": True, "top_k": 4, "min_p": 0, "top_p": 1}
+    chat = strict.post("/v1/chat/completions", {**body, **more}).json()
+    for each in chat["choices"][0]["logprobs"]["content"]:
+        assert sum(other["prob"] for other in each["top_probs"]) == pytest.approx(1)
 
 
 def test_a_stop_string_is_named(strict: Served) -> None:
@@ -297,7 +331,7 @@ def test_drafts_change_nothing(strict: Served, temperature: float) -> None:
         ({"prompt": ["x"] * 65}, "there are 65 prompts; send 64 at most"),
         ({"prompt": "XYZ " * 4000}, "prompt is too long"),
         ({"n_probs": -1}, "n_probs is -1"),
-        ({"post_sampling_probs": True}, "post_sampling_probs is true"),
+        ({"post_sampling_probs": 1}, "post_sampling_probs is 1; it must be true or false"),
         ({"mirostat": 2}, "mirostat is 2"),
         ({"thinking_budget": 5}, "the thinking budget is 5"),
         ({"prompt": ["x", "y"], "t_max_predict_ms": 100}, "t_max_predict_ms is 100"),

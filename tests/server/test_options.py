@@ -56,7 +56,6 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
         {"adaptive_target": 0.4},
         {"min_keep": 2},
         {"grammar_lazy": True},
-        {"post_sampling_probs": True},
         {"samplers": ["top_p", "top_k"]},
         {"samplers": ["temperature", "top_p"]},
         {"samplers": ["top_k", "top_k"]},
@@ -258,6 +257,7 @@ def test_members_of_completions_that_are_not_here(name: str) -> None:
         return openai_completions.read(body, SERVICE)
 
     assert refusal(read, {"prompt": "x", name: 5}).param == name
+    assert refusal(read, {"prompt": "x", "post_sampling_probs": True}).status == 400
     assert read(Fields({"prompt": "x", name: 0, "n_cmpl": 3})).choices == 3
 
 
