@@ -14,6 +14,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.generation import Token
 from localspec.engine.prompt import Chat, Prompt
 from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.stats import Stats
@@ -37,7 +38,7 @@ def engine_line(engine: Engine, running: ReasonedText, *, bundled: bool) -> str:
     name = engine.model.path.stem
     target = f"no model named, so the bundled {name}" if bundled else name
     return join_facts(
-        [target, drafter, _reproducible(engine, running), f"seed {running.settings.seed}"]
+        [target, drafter, reproducible_fact(engine, settings), f"seed {running.settings.seed}"]
     )
 
 
@@ -84,13 +85,14 @@ def cut_line(engine: Engine, running: ReasonedText) -> str:
     return f"cut off after {len(running.tokens)} tokens{cut}; -n allows more"
 
 
-def _reproducible(engine: Engine, running: ReasonedText) -> str:
-    width = engine.slot.reproducible_width(running.settings)
+def reproducible_fact(engine: Engine, settings: GenerationConfig) -> str:
+    """Return what `--reproducible` costs each pass; empty without it."""
+    width = engine.slot.reproducible_width(settings)
     if not width:
         return ""
     rows, uniform = width.least_rows, width.is_uniform
     passes = f"all passes of {rows} rows, also of prompts" if uniform else f"passes of {rows} rows"
-    short = uniform and (running.settings.depth or 0) >= rows
+    short = uniform and (settings.depth or 0) >= rows
     limit = f", so drafts of {rows - 1} tokens at most" if short else ""
     return f"reproducible: {passes}, {width.cost:.2f} x the time of one{limit}"
 

@@ -4,12 +4,14 @@ import shlex
 from contextlib import suppress
 from time import monotonic
 
+from localspec.cli.generate_output import reproducible_fact
 from localspec.cli.main import explaining_errors
-from localspec.cli.output import Output, show_log_as_notes
+from localspec.cli.output import Output, join_facts, show_log_as_notes
 from localspec.cli.serve import ServeRequest
 from localspec.drafters.spec import parse_draft
 from localspec.engine.engine import load_with
 from localspec.errors import LocalspecError, ModelNotFoundError
+from localspec.generation_config import GenerationConfig
 from localspec.llama import library
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.memory.available import free_memory
@@ -84,6 +86,7 @@ def _loaded(asked: ServeRequest, memory_faults: int) -> Service:
         known = [path.stem, *([pair.name] if pair else []), "localspec", "default"]
         names = dict.fromkeys([*asked.aliases, asked.shown, *known])
         engine.warm_up()
+        engine.slot.reproducible_width(_settings(asked))  # empties the cache to try it out
         pool = SlotPool(engine, asked.parallel, asked.queue_limit)
         kept = KeptStates(path) if asked.keep else None
         if kept:
@@ -103,6 +106,11 @@ def _loaded(asked: ServeRequest, memory_faults: int) -> Service:
         raise
 
 
+def _settings(asked: ServeRequest) -> GenerationConfig:
+    """The settings of texts whose requests say nothing else."""
+    return GenerationConfig.of(depth=asked.depth)
+
+
 def _greeting(service: Service, asked: ServeRequest) -> list[str]:
     """What is said once it answers."""
     name, url, engine, pool = service.name, asked.address.url, service.engine, service.pool
@@ -110,8 +118,10 @@ def _greeting(service: Service, asked: ServeRequest) -> list[str]:
     draft = (" or ".join(engine.drafter_set.names) or "off") + (f" ({reason})" if reason else "")
     key = key_shown(key=bool(asked.address.key))
     claude = claude_code_variables(url, name, key)
+    texts = f"{len(pool.slots)} texts at once, {engine.context} tokens each"
+    reproducible = reproducible_fact(engine, _settings(asked))
     return [
-        f"{name} · draft: {draft} · {len(pool.slots)} texts at once, {engine.context} tokens each",
+        join_facts([name, f"draft: {draft}", texts, reproducible]),
         f"serving at {url}/v1 (OpenAI) and {url} (Anthropic); Ctrl-C ends it",
         f"chat in a browser: {url}",
         f"OpenAI clients: OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",

@@ -64,6 +64,31 @@ def test_an_answer_says_how_it_was_drafted(client: OpenAI) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": QUESTION}),
+        ("/v1/completions", {"prompt": "$ ls"}),
+        ("/v1/responses", {"input": "How do I list files?"}),
+        ("/v1/messages", {"messages": QUESTION, "max_tokens": 40}),
+        ("/completion", {"prompt": "$ ls"}),
+    ],
+)
+def test_every_protocol_has_the_figures_of_drafting(
+    served: Served, path: str, body: dict[str, Any]
+) -> None:
+    asked = {**body, "temperature": 0, "localspec": {"depth": 3}}
+    whole = served.post(path, asked).json()
+    lines = served.post(path, {**asked, "stream": True}).text.splitlines()
+    parts = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    (last,) = [each for part in parts for each in (part, part.get("response", {}))
+               if "timings" in each]  # fmt: skip
+    for found in (whole, last):
+        drafts = found["metrics"]["speculative_decoding"]
+        assert found["timings"]["draft_n"] == drafts["num_draft_tokens"] > 0
+        assert found["localspec"]["depth"] == 3
+
+
 def test_several_answers_have_seeds_of_their_own(own_cache: None) -> None:
     """At a high temperature near ties are frequent: all digits must be those of a text alone."""
     free = {"temperature": 3, "top_p": 1, "top_k": 0, "min_p": 0}

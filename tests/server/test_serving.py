@@ -1,6 +1,7 @@
 """The server as a process: who may use it, who waits, who goes away, and how it ends."""
 
 import json
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -113,6 +114,14 @@ def test_bodies_that_are_none(served: Served, content: bytes, said: str) -> None
 def test_the_model_is_known_by_the_name_that_ls_shows(served: Served) -> None:
     body = {"model": "terminal", "prompt": "x", "max_tokens": 2}
     assert served.post("/v1/completions", body).status_code == 200
+
+
+def test_what_reproducible_texts_cost_is_said_at_the_start(
+    reproducible: Served, served: Served
+) -> None:
+    said = r" · reproducible: (all )?passes of \d+ rows.*, \d+\.\d\d x the time of one"
+    assert re.search(said, reproducible.lines[0])
+    assert "reproducible" not in served.lines[0]
 
 
 def test_bodies_without_end(served: Served) -> None:
