@@ -6,7 +6,6 @@ from localspec.engine.fim_prompt import Snippet
 from localspec.server.fields import Fields
 from localspec.server.native_answer import Form, NativeAnswer
 from localspec.server.openai_completions import USUAL_TOKENS
-from localspec.server.openai_parts import choices_of
 from localspec.server.options import TextSettings
 from localspec.server.service import Service
 from localspec.server.thinking_budget import refuse_budget
@@ -21,7 +20,6 @@ class InfillRequest:
     written: str
     snippets: list[Snippet]
     settings: TextSettings
-    choices: int
     form: Form
 
 
@@ -31,15 +29,14 @@ def read(body: Fields, service: Service) -> InfillRequest:
     for name in ("input_prefix", "input_suffix"):
         body.needed(name)
     refuse_budget(body)
-    form, choices = Form.of(body), choices_of(body)
-    form.require_one(body, choices)
+    form = Form.of(body)
+    form.require_one(body, 1)
     return InfillRequest(
         body.text("input_prefix") or "",
         body.text("input_suffix") or "",
         body.text("prompt") or "",
         [_snippet(each) for each in body.objects("input_extra")],
         form.settings(_without_order(body), service, USUAL_TOKENS),
-        choices,
         form,
     )
 
@@ -63,5 +60,4 @@ async def answer(request: InfillRequest, service: Service) -> NativeAnswer:
         written=request.written,
         snippets=request.snippets,
     )
-    several = request.choices > 1
-    return NativeAnswer(request.form, [asked], service, choices=request.choices, several=several)
+    return NativeAnswer(request.form, [asked], service, is_list=False)

@@ -34,37 +34,22 @@ class Metrics:
     def _lines(self, busy: int, waiting: int) -> Iterator[str]:
         total, prompt_seconds = self._total, self._total.seconds.prompt
         seconds = total.seconds.generate + total.seconds.waited
-        counters = {
+        cached = total.prompt_tokens - total.prompt_evaluated
+        counters: dict[str, tuple[str, float]] = {
             "llamacpp:prompt_tokens_total": ("Evaluated prompt tokens.", total.prompt_evaluated),
             "llamacpp:prompt_seconds_total": ("Seconds of prompts.", prompt_seconds),
             "llamacpp:tokens_predicted_total": ("Generated tokens.", total.generated_tokens),
             "llamacpp:tokens_predicted_seconds_total": ("Seconds of generation.", seconds),
             "llamacpp:n_decode_total": ("Passes of the target.", total.steps),
-            "llamacpp:spec_decode_num_drafts_total": ("Drafts.", total.drafting_steps),
-            "llamacpp:spec_decode_num_draft_tokens_total": ("Drafted tokens.", total.drafted),
-            "llamacpp:spec_decode_num_accepted_tokens_total": ("Accepted tokens.", total.accepted),
-            "vllm:spec_decode_num_drafts_total": ("Drafts.", total.drafting_steps),
-            "vllm:spec_decode_num_draft_tokens_total": ("Drafted tokens.", total.drafted),
-            "vllm:spec_decode_num_accepted_tokens_total": ("Accepted tokens.", total.accepted),
             "localspec:requests_total": ("Texts that have ended.", self._requests),
             "localspec:requests_cancelled_total": ("Texts ended early.", self._cancelled),
             "localspec:queue_seconds_total": ("Seconds without a slot.", self._waited),
-            "localspec:cached_prompt_tokens_total": (
-                "Prompt tokens that were in a cache.",
-                total.prompt_tokens - total.prompt_evaluated,
-            ),
+            "localspec:cached_prompt_tokens_total": ("Prompt tokens that were in a cache.", cached),
             "localspec:shared_steps_total": (
                 "Passes that shared a decode with other texts.",
                 total.shared_steps,
             ),
         }
-        for name, (about, value) in counters.items():
-            yield from (f"# HELP {name} {about}", f"# TYPE {name} counter", f"{name} {value}")
-        for family in ("llamacpp", "vllm"):
-            name = f"{family}:spec_decode_num_accepted_tokens_per_pos_total"
-            yield from (f"# HELP {name} Accepted tokens by place.", f"# TYPE {name} counter")
-            for position, count in enumerate(total.accepted_per_position):
-                yield f'{name}{{position="{position}"}} {count}'
         gauges = {
             "llamacpp:requests_processing": ("Texts being written.", busy),
             "llamacpp:requests_deferred": ("Requests that wait for a slot.", waiting),
@@ -77,8 +62,22 @@ class Metrics:
                 _rate(total.prompt_evaluated, prompt_seconds),
             ),
         }
-        for name, (about, value) in gauges.items():
-            yield from (f"# HELP {name} {about}", f"# TYPE {name} gauge", f"{name} {value}")
+        for family in ("llamacpp", "vllm"):
+            name = f"{family}:spec_decode_num"
+            counters[f"{name}_drafts_total"] = ("Drafts.", total.drafting_steps)
+            counters[f"{name}_draft_tokens_total"] = ("Drafted tokens.", total.drafted)
+            counters[f"{name}_accepted_tokens_total"] = ("Accepted tokens.", total.accepted)
+            places = f"{name}_accepted_tokens_per_pos_total"
+            yield from _heading(places, "Accepted tokens by place.", "counter")
+            for place, count in enumerate(total.accepted_per_position):
+                yield f'{places}{{position="{place}"}} {count}'
+        for kind, listed in (("counter", counters), ("gauge", gauges)):
+            for name, (about, value) in listed.items():
+                yield from (*_heading(name, about, kind), f"{name} {value}")
+
+
+def _heading(name: str, about: str, kind: str) -> tuple[str, str]:
+    return f"# HELP {name} {about}", f"# TYPE {name} {kind}"
 
 
 def timings(stats: Stats) -> dict[str, Any]:

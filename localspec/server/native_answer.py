@@ -14,9 +14,8 @@ from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
-from localspec.server.openai_parts import merged
+from localspec.server.openai_parts import AnswerForm, merged
 from localspec.server.options import TextSettings, most_tokens
-from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 from localspec.server.text_request import TextRequest
@@ -27,23 +26,20 @@ _MOST_PROBABILITIES = 100
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the answer has.
+    """What the answer has, in llama-server's own form.
 
     reads_only: whether the prompt is only read, for a request that comes soon. most_ms: after so
     many milliseconds a text ends at the next line. least_indent: a text ends before a line that is
     indented less, its first line aside. fields: the members that are wanted; none: all.
-    shows_timings: whether each part of a stream says how the text was written so far.
-    shows_progress: whether parts of a stream say how far the prompt is read.
+    shared: what other protocols' answers have too.
     """
 
     reads_only: bool
     most_ms: float | None
     least_indent: int
     fields: list[str]
-    stream: bool
     shows_tokens: bool
-    shows_timings: bool
-    shows_progress: bool
+    shared: AnswerForm
 
     @classmethod
     def of(cls, body: Fields) -> "Form":
@@ -54,10 +50,8 @@ class Form:
             most_ms if most_ms and most_ms > 0 else None,
             body.whole("n_indent", 0, 2**31 - 1) or 0,
             body.texts("response_fields"),
-            bool(body.flag("stream")),
             bool(body.flag("return_tokens")),
-            bool(body.flag("timings_per_token")),
-            asks_for_progress(body),
+            AnswerForm.of(body),
         )
 
     def settings(self, body: Fields, service: Service, context: int) -> TextSettings:
@@ -76,18 +70,16 @@ class Form:
             top_logprobs=top or None,
         )
 
-    def require_one(self, body: Fields, texts: int) -> None:
+    def require_one(self, body: Fields, prompts: int) -> None:
         """Raise ApiError for what ends a text early where a request asks for several."""
+        texts = prompts * self.shared.choices
         for name, is_there in (("t_max_predict_ms", self.most_ms), ("n_indent", self.least_indent)):
             if is_there and texts > 1:
                 raise body.wrong(name, "left out where there are several texts")
 
 
 class NativeAnswer:
-    """The answer for some prompts.
-
-    choices: how many texts each of them gets. several: whether the whole answer is a list.
-    """
+    """The answer for some prompts. is_list: whether they are a list of prompts."""
 
     def __init__(
         self,
@@ -95,14 +87,12 @@ class NativeAnswer:
         prompts: Sequence[TextRequest],
         service: Service,
         *,
-        choices: int,
-        several: bool,
+        is_list: bool,
     ) -> None:
         self._form = form
         self._prompts = prompts
         self._service = service
-        self._choices = choices
-        self._several = several
+        self._several = is_list or form.shared.choices > 1
 
     async def complete(self) -> JSON | list[JSON]:
         """The whole answer: of several texts a list, in the order of the prompts."""
@@ -127,12 +117,7 @@ class NativeAnswer:
 
     async def _parts(self) -> AsyncGenerator[JSON]:
         written: dict[int, _Written] = defaultdict(_Written)
-        texts = merged(
-            self._service,
-            self._prompts,
-            self._choices,
-            shows_progress=self._form.shows_progress,
-        )
+        texts = merged(self._service, self._prompts, self._form.shared)
         async with aclosing(texts) as deltas:
             async for number, reply, delta in deltas:
                 own = written[number]
@@ -160,14 +145,13 @@ class NativeAnswer:
         part: JSON = {
             "index": number,
             "content": text,
-            "tokens": [token.id for token in new] if self._form.stream else [],
+            "tokens": [token.id for token in new] if self._form.shared.stream else [],
             "stop": False,
             "id_slot": reply.number,
             "tokens_predicted": len(written.tokens),
             "tokens_evaluated": len(reply.asked.prompt),
+            **self._form.shared.so_far(reply),
         }
-        if self._form.shows_timings:
-            part |= speculation(reply)
         if new and reply.asked.settings.logprobs:
             part["completion_probabilities"] = self._probabilities(reply, new)
         return part
@@ -187,7 +171,7 @@ class NativeAnswer:
             "tokens_cached": reply.stats.prompt_cached,
             **speculation(reply),
         }
-        if not form.stream:
+        if not form.shared.stream:
             if form.shows_tokens:
                 last["tokens"] = [token.id for token in written.tokens]
             if reply.asked.settings.logprobs:
@@ -205,7 +189,7 @@ class NativeAnswer:
             "n_indent": self._form.least_indent,
             "stop": [*settings.stop],
             "ignore_eos": settings.ignore_eos,
-            "stream": self._form.stream,
+            "stream": self._form.shared.stream,
             "n_probs": settings.top_logprobs,
             "post_sampling_probs": settings.post_sampling_probs,
             "grammar": settings.grammar or "",

@@ -7,7 +7,7 @@ from typing import Any
 
 from localspec.server.fields import Fields
 from localspec.server.native_answer import Form, NativeAnswer
-from localspec.server.openai_parts import choices_of, require_few
+from localspec.server.openai_parts import require_few
 from localspec.server.options import TextSettings
 from localspec.server.service import Service
 from localspec.server.thinking_budget import refuse_budget
@@ -18,12 +18,11 @@ Prompt = str | Sequence[int | str]
 
 @dataclass(frozen=True, slots=True)
 class NativeRequest:
-    """A request, read and checked. several: whether it has a list of prompts, or of texts."""
+    """A request, read and checked. is_list: whether it has a list of prompts."""
 
     prompts: Sequence[Prompt]
-    several: bool
+    is_list: bool
     settings: TextSettings
-    choices: int
     form: Form
 
 
@@ -31,11 +30,11 @@ def read(body: Fields, service: Service) -> NativeRequest:
     """Read a request. Raises ApiError."""
     service.require_model(body.text("model"))
     refuse_budget(body)
-    form, choices = Form.of(body), choices_of(body)
+    form = Form.of(body)
     prompts, is_list = _prompts(body)
-    form.require_one(body, len(prompts) * choices)
+    form.require_one(body, len(prompts))
     settings = form.settings(body, service, service.engine.context)
-    return NativeRequest(prompts, is_list or choices > 1, settings, choices, form)
+    return NativeRequest(prompts, is_list, settings, form)
 
 
 def _prompts(body: Fields) -> tuple[list[Prompt], bool]:
@@ -85,6 +84,4 @@ async def answer(request: NativeRequest, service: Service) -> NativeAnswer:
         await service.continuation(await asyncio.to_thread(tokens, prompt), request.settings)
         for prompt in request.prompts
     ]
-    return NativeAnswer(
-        request.form, prompts, service, choices=request.choices, several=request.several
-    )
+    return NativeAnswer(request.form, prompts, service, is_list=request.is_list)

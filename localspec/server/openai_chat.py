@@ -1,6 +1,5 @@
 """POST /v1/chat/completions, as OpenAI's clients speak it."""
 
-import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -13,9 +12,8 @@ from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
-from localspec.server.openai_parts import asks_for_usage, choices_of, finish_reason, merged, usage
+from localspec.server.openai_parts import AnswerForm, answer_head, finish_reason, merged, usage
 from localspec.server.options import most_tokens
-from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 from localspec.server.template_messages import messages_of
@@ -46,10 +44,7 @@ class ChatRequest:
     """A request, read and checked."""
 
     chat: Chat
-    choices: int
-    include_usage: bool
-    timings_per_token: bool
-    shows_progress: bool
+    form: AnswerForm
     origins: bool
 
 
@@ -82,14 +77,7 @@ def read(body: Fields, service: Service) -> ChatRequest:
         thinking_budget(body, service.engine.model.chat_template),
         openai_tools(body, body.items("tools") or []),
     )
-    return ChatRequest(
-        chat,
-        choices_of(body),
-        asks_for_usage(body),
-        bool(body.flag("timings_per_token")),
-        asks_for_progress(body),
-        bool(ours and ours.flag("origins")),
-    )
+    return ChatRequest(chat, AnswerForm.of(body), bool(ours and ours.flag("origins")))
 
 
 def template_options(body: Fields, messages: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -125,14 +113,14 @@ async def complete(request: ChatRequest, service: Service) -> JSON:
     """The whole answer."""
     asked = await service.chat(request.chat)
     finished: dict[int, tuple[Reply, list[Delta]]] = {}
-    async with aclosing(merged(service, [asked], request.choices)) as deltas:
+    async with aclosing(merged(service, [asked], request.form)) as deltas:
         async for number, reply, delta in deltas:
             finished.setdefault(number, (reply, []))
             if delta is not None:
                 finished[number][1].append(delta)
     replies = [finished[number][0] for number in sorted(finished)]
     return {
-        **_head(service, "chat.completion"),
+        **answer_head(service, "chat.completion", "chatcmpl"),
         "choices": [
             _choice(number, *finished[number], service, origins=request.origins)
             for number in sorted(finished)
@@ -206,11 +194,10 @@ class _Calls:
 async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]:
     """The answer in chunks. The first is made before anything is sent, so errors have a status."""
     asked = await service.chat(request.chat)
-    head = _head(service, "chat.completion.chunk")
+    head, form = answer_head(service, "chat.completion.chunk", "chatcmpl"), request.form
     replies: dict[int, Reply] = {}
-    calls = [_Calls() for _ in range(request.choices)]
-    texts = merged(service, [asked], request.choices, shows_progress=request.shows_progress)
-    async with aclosing(texts) as deltas:
+    calls = [_Calls() for _ in range(form.choices)]
+    async with aclosing(merged(service, [asked], form)) as deltas:
         async for number, reply, delta in deltas:
             if number not in replies:
                 replies[number] = reply
@@ -218,8 +205,7 @@ async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]
                 yield {**head, "choices": [_part(number, first)]}
             if delta is None:
                 last = _part(number, {}, finish_reason(reply))
-                extra = {} if request.include_usage else speculation(reply)
-                yield {**head, "choices": [last], **extra}
+                yield {**head, "choices": [last], **form.at_end(reply)}
                 continue
             if delta.progress:
                 yield {**head, "choices": [_part(number, {})], **delta.progress.members()}
@@ -232,9 +218,8 @@ async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]
                 chosen["logprobs"] = {"content": [entry], "refusal": None}
             elif not chosen["delta"]:
                 continue
-            more = speculation(reply) if request.timings_per_token else {}
-            yield {**head, "choices": [chosen], **more}
-    if request.include_usage:
+            yield {**head, "choices": [chosen], **form.so_far(reply)}
+    if form.include_usage:
         every = [replies[number] for number in sorted(replies)]
         yield {**head, "choices": [], "usage": usage(every), **speculation(*every)}
 
@@ -249,16 +234,6 @@ def _delta(number: int, delta: Delta, calls: _Calls) -> JSON:
     if parts := calls.parts(delta.events):
         part["tool_calls"] = parts
     return _part(number, part)
-
-
-def _head(service: Service, kind: str) -> JSON:
-    return {
-        "id": f"chatcmpl-{token_hex(12)}",
-        "object": kind,
-        "created": int(time.time()),
-        "model": service.name,
-        "system_fingerprint": "localspec",
-    }
 
 
 def _part(number: int, delta: JSON, reason: str | None = None) -> JSON:

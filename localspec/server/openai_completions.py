@@ -1,10 +1,8 @@
 """POST /v1/completions, OpenAI's older protocol: a text is continued."""
 
-import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from secrets import token_hex
 from typing import Any
 
 from localspec.server.errors import JSON, ApiError
@@ -12,15 +10,14 @@ from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import CompletionLogprobs
 from localspec.server.openai_parts import (
-    asks_for_usage,
-    choices_of,
+    AnswerForm,
+    answer_head,
     finish_reason,
     merged,
     require_few,
     usage,
 )
 from localspec.server.options import TextSettings, most_tokens
-from localspec.server.prompt_progress import asks_for_progress
 from localspec.server.reply import Reply
 from localspec.server.service import Service
 from localspec.server.text_request import TextRequest
@@ -46,11 +43,8 @@ class CompletionRequest:
     prompts: list[Any]
     suffix: str | None
     settings: TextSettings
-    choices: int
     echo: bool
-    include_usage: bool
-    timings_per_token: bool
-    shows_progress: bool
+    form: AnswerForm
 
 
 def read(body: Fields, service: Service) -> CompletionRequest:
@@ -58,7 +52,8 @@ def read(body: Fields, service: Service) -> CompletionRequest:
     service.require_model(body.text("model"))
     body.refuse(_NOT_HERE)
     refuse_budget(body)
-    if body.whole("best_of", 1) not in (None, choices_of(body)):
+    form = AnswerForm.of(body)
+    if body.whole("best_of", 1) not in (None, form.choices):
         raise body.wrong("best_of", "equal to n")
     top = body.whole("logprobs", 0, 20)
     echo = bool(body.flag("echo"))
@@ -72,16 +67,7 @@ def read(body: Fields, service: Service) -> CompletionRequest:
         logprobs=top is not None,
         top_logprobs=top or None,
     )
-    return CompletionRequest(
-        _prompts(body),
-        body.text("suffix"),
-        settings,
-        choices_of(body),
-        echo,
-        asks_for_usage(body),
-        bool(body.flag("timings_per_token")),
-        asks_for_progress(body),
-    )
+    return CompletionRequest(_prompts(body), body.text("suffix"), settings, echo, form)
 
 
 def _prompts(body: Fields) -> list[Any]:
@@ -107,7 +93,7 @@ async def complete(request: CompletionRequest, service: Service) -> JSON:
     found: dict[int, Reply] = {}
     texts: dict[int, list[str]] = {}
     prompts = await _asked(request, service)
-    async with aclosing(merged(service, prompts, request.choices)) as deltas:
+    async with aclosing(merged(service, prompts, request.form)) as deltas:
         async for number, reply, delta in deltas:
             found[number] = reply
             texts.setdefault(number, []).append(delta.text if delta else "")
@@ -115,36 +101,34 @@ async def complete(request: CompletionRequest, service: Service) -> JSON:
     for number, reply in sorted(found.items()):
         text = "".join(texts[number])
         if request.echo:
-            text = _echo(request.prompts[number // request.choices], service) + text
+            text = _echo(request, number, service) + text
         logprobs = None
         if request.settings.logprobs:
             logprobs = CompletionLogprobs(service).lists(reply.tokens)
         choices.append(_choice(number, text, finish_reason(reply), logprobs))
     return {
-        **_head(service),
+        **answer_head(service, "text_completion", "cmpl"),
         "choices": choices,
-        "usage": _usage(found, request.choices),
+        "usage": _usage(found, request.form.choices),
         **speculation(*_in_order(found)),
     }
 
 
 async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator[JSON]:
     """The answer in chunks, those of all texts as they come."""
-    head, found = _head(service), dict[int, Reply]()
-    prompts = await _asked(request, service)
-    lists = [CompletionLogprobs(service) for _ in range(len(prompts) * request.choices)]
-    texts = merged(service, prompts, request.choices, shows_progress=request.shows_progress)
-    async with aclosing(texts) as deltas:
+    head, found = answer_head(service, "text_completion", "cmpl"), dict[int, Reply]()
+    form, prompts = request.form, await _asked(request, service)
+    lists = [CompletionLogprobs(service) for _ in range(len(prompts) * form.choices)]
+    async with aclosing(merged(service, prompts, form)) as deltas:
         async for number, reply, delta in deltas:
             if number not in found:
                 found[number] = reply
                 if request.echo:
-                    text = _echo(request.prompts[number // request.choices], service)
+                    text = _echo(request, number, service)
                     yield {**head, "choices": [_choice(number, text, None, None)]}
             if delta is None:
                 last = _choice(number, "", finish_reason(reply), None)
-                extra = {} if request.include_usage else speculation(reply)
-                yield {**head, "choices": [last], **extra}
+                yield {**head, "choices": [last], **form.at_end(reply)}
                 continue
             if delta.progress:
                 nothing = _choice(number, "", None, None)
@@ -154,10 +138,10 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
             if request.settings.logprobs and delta.token:
                 logprobs = lists[number].lists([delta.token])
             if delta.text or logprobs:
-                more = speculation(reply) if request.timings_per_token else {}
-                yield {**head, "choices": [_choice(number, delta.text, None, logprobs)], **more}
-    if request.include_usage:
-        more = {"usage": _usage(found, request.choices), **speculation(*_in_order(found))}
+                part = _choice(number, delta.text, None, logprobs)
+                yield {**head, "choices": [part], **form.so_far(reply)}
+    if form.include_usage:
+        more = {"usage": _usage(found, form.choices), **speculation(*_in_order(found))}
         yield {**head, "choices": [], **more}
 
 
@@ -172,19 +156,10 @@ async def _asked(request: CompletionRequest, service: Service) -> list[TextReque
         raise ApiError(400, "prompt must be a text or token ids", param="prompt") from error
 
 
-def _echo(prompt: Any, service: Service) -> str:
-    """The text of a prompt."""
+def _echo(request: CompletionRequest, number: int, service: Service) -> str:
+    """The prompt of the text of this number."""
+    prompt = request.prompts[number // request.form.choices]
     return prompt if isinstance(prompt, str) else service.text(prompt)
-
-
-def _head(service: Service) -> JSON:
-    return {
-        "id": f"cmpl-{token_hex(12)}",
-        "object": "text_completion",
-        "created": int(time.time()),
-        "model": service.name,
-        "system_fingerprint": "localspec",
-    }
 
 
 def _choice(index: int, text: str, reason: str | None, logprobs: JSON | None) -> JSON:

@@ -1,12 +1,15 @@
-"""Parts that OpenAI's protocols share: choices and usage."""
+"""Parts that OpenAI's protocols and llama-server's share: the form of an answer, and usage."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from secrets import token_hex
 
 from localspec.server.chat import Chat
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
+from localspec.server.metrics import speculation
 from localspec.server.reply import Delta, Reply, with_seed
 from localspec.server.service import Service
 from localspec.server.text_request import TextRequest
@@ -16,15 +19,51 @@ _MOST_PROMPTS = 64
 _REASONS = {"eos": "stop", "stop": "stop", "length": "length", "context": "length"}
 
 
-def asks_for_usage(body: Fields) -> bool:
-    """Whether a stream ends with the tokens of all its texts. Raises ApiError."""
-    options = body.member("stream_options")
-    return bool(options and options.flag("include_usage"))
+@dataclass(frozen=True, slots=True)
+class AnswerForm:
+    """What an answer has.
+
+    choices: the texts of each prompt. include_usage: whether a stream ends with the tokens of all
+    its texts. timings_per_token: whether each part of a stream says how the text was written so
+    far. shows_progress: whether parts of a stream say how far the prompts are read.
+    """
+
+    choices: int
+    stream: bool
+    include_usage: bool
+    timings_per_token: bool
+    shows_progress: bool
+
+    @classmethod
+    def of(cls, body: Fields) -> "AnswerForm":
+        """That of a request. Raises ApiError."""
+        options, stream = body.member("stream_options"), bool(body.flag("stream"))
+        return cls(
+            body.whole("n_cmpl" if "n_cmpl" in body else "n", 1, _MOST_CHOICES) or 1,
+            stream,
+            bool(options and options.flag("include_usage")),
+            bool(body.flag("timings_per_token")),
+            bool(body.flag("return_progress")) and stream,
+        )
+
+    def so_far(self, reply: Reply) -> JSON:
+        """What a part of a stream says of how the text was written so far."""
+        return speculation(reply) if self.timings_per_token else {}
+
+    def at_end(self, reply: Reply) -> JSON:
+        """What the last part of a text says of it; where usage follows, that says it of all."""
+        return {} if self.include_usage else speculation(reply)
 
 
-def choices_of(body: Fields) -> int:
-    """How many answers are asked for."""
-    return body.whole("n_cmpl" if "n_cmpl" in body else "n", 1, _MOST_CHOICES) or 1
+def answer_head(service: Service, kind: str, prefix: str) -> JSON:
+    """What an answer and each of its parts begin with. prefix: of its id."""
+    return {
+        "id": f"{prefix}-{token_hex(12)}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": service.name,
+        "system_fingerprint": "localspec",
+    }
 
 
 def require_few(prompts: Sequence[object]) -> None:
@@ -42,15 +81,15 @@ def finish_reason(reply: Reply) -> str:
 
 
 async def merged(
-    service: Service, prompts: Sequence[TextRequest], choices: int, *, shows_progress: bool = False
+    service: Service, prompts: Sequence[TextRequest], form: AnswerForm
 ) -> AsyncGenerator[tuple[int, Reply, Delta | None]]:
     """The deltas of all texts as they come: (number, reply, delta); None ends a text.
 
     Choice c of prompt p has the number p * choices + c, and a seed of its own. The choices of a
     prompt begin once the first has read it. Of several prompts, as many are written at once as
-    leave one slot to other requests. The first error ends all texts. shows_progress: whether deltas
-    say how far the prompts are read.
+    leave one slot to other requests. The first error ends all texts.
     """
+    choices = form.choices
     slots, count = len(service.pool.slots), len(prompts) * choices
     has_read = [asyncio.Event() for _ in prompts]
     turns = asyncio.Semaphore(count if len(prompts) == 1 else max(1, slots - 1))
@@ -58,7 +97,7 @@ async def merged(
 
     async def write(number: int) -> None:
         place, choice = divmod(number, choices)
-        asked = replace(with_seed(prompts[place], choice), shows_progress=shows_progress)
+        asked = replace(with_seed(prompts[place], choice), shows_progress=form.shows_progress)
         try:
             if choice:
                 await has_read[place].wait()

@@ -6,7 +6,6 @@ from time import perf_counter
 
 from localspec.engine.generation import Generation
 from localspec.server.errors import JSON
-from localspec.server.fields import Fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +23,6 @@ class PromptProgress:
     def members(self) -> JSON:
         """The members of a part of a stream that say so."""
         return {"prompt_progress": asdict(self)}
-
-
-def asks_for_progress(body: Fields) -> bool:
-    """Whether a request asks how far its prompts are; only a stream says so. Raises ApiError."""
-    return bool(body.flag("return_progress")) and bool(body.flag("stream"))
 
 
 def prompt_progress(generation: Generation, cached: int) -> Iterator[PromptProgress]:

@@ -258,7 +258,7 @@ def test_members_of_completions_that_are_not_here(name: str) -> None:
 
     assert refusal(read, {"prompt": "x", name: 5}).param == name
     assert refusal(read, {"prompt": "x", "post_sampling_probs": True}).status == 400
-    assert read(Fields({"prompt": "x", name: 0, "n_cmpl": 3})).choices == 3
+    assert read(Fields({"prompt": "x", name: 0, "n_cmpl": 3})).form.choices == 3
 
 
 @pytest.mark.parametrize(
