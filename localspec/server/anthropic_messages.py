@@ -168,7 +168,7 @@ def _result(block: Fields) -> str:
 
 async def count(chat: Chat, service: Service) -> JSON:
     """How many tokens the prompt has."""
-    asked = await service.chat(chat, must_fit=False)
+    asked = await service.inputs.chat(chat, must_fit=False)
     return {"input_tokens": len(asked.prompt)}
 
 
@@ -259,7 +259,7 @@ def _continues(asked: TextRequest) -> bool:
 
 async def complete(chat: Chat, service: Service) -> JSON:
     """The whole answer."""
-    asked = await service.chat(chat)
+    asked = await service.inputs.chat(chat)
     blocks = _Blocks(continues=_continues(asked))
     async with service.reply(asked) as reply:
         async with reply.deltas() as deltas:
@@ -280,7 +280,7 @@ async def complete(chat: Chat, service: Service) -> JSON:
 
 async def events(chat: Chat, service: Service) -> AsyncGenerator[str]:
     """The answer as lines of text/event-stream."""
-    asked = await service.chat(chat)
+    asked = await service.inputs.chat(chat)
     blocks, begun = _Blocks(continues=_continues(asked)), False
     async with service.reply(asked) as reply:
         async with reply.deltas() as deltas:

@@ -53,7 +53,7 @@ def _snippet(given: Fields) -> Snippet:
 
 async def answer(request: InfillRequest, service: Service) -> NativeAnswer:
     """The answer, before it is written."""
-    asked = await service.infill(
+    asked = await service.inputs.infill(
         request.prefix,
         request.suffix,
         request.settings,

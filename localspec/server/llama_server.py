@@ -190,5 +190,7 @@ async def _apply_template(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
     messages = messages_of(body)
     options = template_options(body, messages)
-    read = await service.rendered(messages, tools=body.items("tools"), template_options=options)
+    read = await service.inputs.rendered(
+        messages, tools=body.items("tools"), template_options=options
+    )
     return JsonAnswer({"prompt": read.text})

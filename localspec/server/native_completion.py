@@ -81,7 +81,7 @@ async def answer(request: NativeRequest, service: Service) -> NativeAnswer:
         return found
 
     prompts = [
-        await service.continuation(await asyncio.to_thread(tokens, prompt), request.settings)
+        await service.inputs.continuation(await asyncio.to_thread(tokens, prompt), request.settings)
         for prompt in request.prompts
     ]
     return NativeAnswer(request.form, prompts, service, is_list=request.is_list)

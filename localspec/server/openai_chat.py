@@ -111,7 +111,7 @@ def _continues(body: Fields, messages: Sequence[Mapping[str, Any]]) -> bool | st
 
 async def complete(request: ChatRequest, service: Service) -> JSON:
     """The whole answer."""
-    asked = await service.chat(request.chat)
+    asked = await service.inputs.chat(request.chat)
     finished: dict[int, tuple[Reply, list[Delta]]] = {}
     async with aclosing(merged(service, [asked], request.form)) as deltas:
         async for number, reply, delta in deltas:
@@ -193,7 +193,7 @@ class _Calls:
 
 async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]:
     """The answer in chunks. The first is made before anything is sent, so errors have a status."""
-    asked = await service.chat(request.chat)
+    asked = await service.inputs.chat(request.chat)
     head, form = answer_head(service, "chat.completion.chunk", "chatcmpl"), request.form
     replies: dict[int, Reply] = {}
     calls = [_Calls() for _ in range(form.choices)]

@@ -149,7 +149,7 @@ async def _asked(request: CompletionRequest, service: Service) -> list[TextReque
     """What each prompt asks; all are read before the first is written."""
     try:
         return [
-            await service.continuation(each, request.settings, suffix=request.suffix)
+            await service.inputs.continuation(each, request.settings, suffix=request.suffix)
             for each in request.prompts
         ]
     except TypeError as error:

@@ -129,7 +129,7 @@ async def merged(
 
 async def token_count(chat: Chat, service: Service) -> JSON:
     """How many tokens the prompt of a chat has."""
-    asked = await service.chat(chat, must_fit=False)
+    asked = await service.inputs.chat(chat, must_fit=False)
     return {"object": "response.input_tokens", "input_tokens": len(asked.prompt)}
 
 

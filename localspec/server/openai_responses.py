@@ -323,7 +323,7 @@ async def events(
 async def _lines(
     request: ResponsesRequest, service: Service, stored: StoredResponses, answer: ResponseBuilder
 ) -> AsyncGenerator[Line]:
-    asked = await service.chat(request.chat)
+    asked = await service.inputs.chat(request.chat)
     async with service.reply(asked) as reply:
         try:
             async with reply.deltas() as deltas:

@@ -112,7 +112,8 @@ def test_a_stream_that_ends_before_its_first_token_has_a_beginning() -> None:
 
     service: Any = SimpleNamespace(
         name=MODEL, require_model=lambda _: None, engine=SimpleNamespace(context=512),
-        settings_of=lambda *_body, **_given: TextSettings(), chat=chat, reply=reply,
+        settings_of=lambda *_body, **_given: TextSettings(), reply=reply,
+        inputs=SimpleNamespace(chat=chat),
     )  # fmt: skip
     request = anthropic_messages.read(Fields({"messages": QUESTION, "max_tokens": 4}), service)
 

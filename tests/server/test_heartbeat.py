@@ -13,6 +13,7 @@ from openai import OpenAI
 import localspec
 from localspec.server import exchange
 from localspec.server.app import make_app
+from localspec.server.input_processor import InputProcessor
 from localspec.server.service import Service
 from localspec.server.slot_pool import SlotPool
 
@@ -23,7 +24,7 @@ GREEDY: Any = {"temperature": 0}
 @pytest.fixture(scope="module")
 def url(own_cache: None) -> Iterator[str]:
     """A server that takes its time before each answer."""
-    chat = Service.chat
+    chat = InputProcessor.chat
 
     async def slow(*given: Any, **options: Any) -> Any:
         await asyncio.sleep(0.5)
@@ -31,7 +32,7 @@ def url(own_cache: None) -> Iterator[str]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exchange, "_SILENT_SECONDS", 0.1)
-        patch.setattr(Service, "chat", slow)
+        patch.setattr(InputProcessor, "chat", slow)
         with localspec.load(draft="none", threads=1, context=256) as engine:
             app = make_app(Service(engine, SlotPool(engine, 1, 1), ["m"]))
             with listening(app) as port:

@@ -262,7 +262,7 @@ def test_what_comes_behind_a_text_is_no_reasoning(tmp_path: Path, text: str) -> 
         service = Service(engine, SlotPool(engine, 1, 1), ["m"])
         for goes_on in (True, False):
             options = {CONTINUE: goes_on}
-            chat = service.chat(Chat(messages, TextSettings(), options))
+            chat = service.inputs.chat(Chat(messages, TextSettings(), options))
             assert (asyncio.run(chat).tags is None) == goes_on
 
 

@@ -92,7 +92,7 @@ def test_a_drafter_of_another_vocabulary_reads_its_own_template(
 
     async def written(service: Service) -> str:
         settings = TextSettings.of(max_tokens=8, temperature=0, seed=1, depth=2)
-        asked = await service.chat(Chat(question, settings))
+        asked = await service.inputs.chat(Chat(question, settings))
         async with service.reply(asked) as reply, reply.deltas() as deltas:
             return "".join([delta.text async for delta in deltas])
 
