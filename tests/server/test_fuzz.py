@@ -29,6 +29,11 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/completions": {
         "model": "default", "prompt": "ls", "max_tokens": 3, "echo": True, "logit_bias": {},
         "stop": "zz", "stream": True, "presence_penalty": 0.1, "speculative.n_max": 3,
+        "structured_outputs": {"regex": "[ab]{2}"}, "guided_choice": ["a", "b"],
+    },
+    "/completion": {
+        "prompt": ["ls", [1, 2]], "n_predict": 3, "n_probs": 2, "post_sampling_probs": True,
+        "guided_regex": "a|b", "stream": True, "return_progress": True, "samplers": ["top_k"],
     },
     "/v1/responses": {
         "model": "default", "input": [{"type": "message", "role": "user", "content": "ls"}],

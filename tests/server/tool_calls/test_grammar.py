@@ -13,7 +13,9 @@ from llguidance import LLMatcher, LLTokenizer
 from localspec.conversation.reasoning import THINK
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
+from localspec.sampling.gbnf import compile_gbnf
 from localspec.sampling.json_schema import compile_schema
+from localspec.sampling.lark import compile_lark, lark_of_choice, lark_of_regex
 from localspec.server.tool_calls import Family, Tool, families
 from localspec.server.tool_calls.families import FAMILIES, HARMONY
 from localspec.server.tool_calls.grammar import answer_grammar, grammar_for
@@ -297,6 +299,26 @@ def test_json_may_follow_reasoning() -> None:
     plain = answer_grammar(families.HERMES, COMPILED)
     assert takes(plain, '{"x": 1}')
     assert not takes(plain, '<think></think>{"x": 1}')
+
+
+@pytest.mark.parametrize(
+    ("compiled_answer", "texts"),
+    [
+        (compile_lark(lark_of_regex(r"[ab]/\}")), {"a/}", "b/}"}),
+        (compile_lark(lark_of_choice(["b/}", "}\n"])), {"b/}", "}\n"}),
+        (compile_gbnf('root ::= "a/" [}\\n]'), {"a/}", "a/\n"}),
+    ],
+    ids=["regex", "choice", "gbnf"],
+)
+@each_family
+def test_any_text_may_stand_in_place_of_calls(
+    family: Family, compiled_answer: str, texts: set[str]
+) -> None:
+    """One grammar within the other, whatever brackets and slashes it is written with."""
+    grammar = answer_grammar(family, compiled_answer, [OPEN], parallel=False)
+    found = [contents(parsed(family, [written(grammar, seed)], [OPEN])) for seed in range(24)]
+    assert {part for parts in found for part in parts if isinstance(part, str)} == texts
+    assert any(isinstance(parts[-1], Call) for parts in found)
 
 
 @each_family
