@@ -199,7 +199,8 @@ class Scheduler:
         self._arriving: set[int] = set()
         # Threads in a step that do not wait for a pass.
         self._busy = 0
-        self._quiet_wanted = 0
+        # Threads that wait until no text is in a step, except in steps of such threads.
+        self._wait_for_quiet: set[int] = set()
         self._decode_seconds = 0.0
         self._prompt_speed = PromptSpeed()
 
@@ -237,14 +238,17 @@ class Scheduler:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the lock while no text is in a step, except in steps of the calling thread."""
+        """Hold the lock while no text is in a step, except in steps of threads that ask for this.
+
+        One of these at a time has it; they would wait for each other otherwise.
+        """
         with self.lock:
-            self._quiet_wanted += 1
+            self._wait_for_quiet.add(get_ident())
             try:
-                while self._steps.keys() - {get_ident()}:
+                while self._steps.keys() - self._wait_for_quiet:
                     self.wait()
             finally:
-                self._quiet_wanted -= 1
+                self._wait_for_quiet.discard(get_ident())
                 self.lock.notify_all()
             yield
 
@@ -282,7 +286,7 @@ class Scheduler:
         It waits first for a thread that wants all texts to be between steps.
         """
         thread = get_ident()
-        while text.in_step_elsewhere or (self._quiet_wanted and thread not in self._steps):
+        while text.in_step_elsewhere or (self._wait_for_quiet and thread not in self._steps):
             self.wait()
         self._busy += thread not in self._steps
         self._steps[thread] = self._steps.get(thread, 0) + 1

@@ -302,6 +302,31 @@ def test_exclusive_inside_a_step(scheduler: Scheduler, _again: int) -> None:
     assert at_rest(scheduler)
 
 
+def test_exclusive_inside_steps_of_two_texts(scheduler: Scheduler) -> None:
+    """Neither waits for the step of the other, in which that one waits for this one."""
+    context, threads = FakeContext(seconds=0.001), Threads()
+    writers = [Writer(scheduler, context) for _ in range(3)]
+    begun, inside = set[Writer](), [0]
+
+    def write(writer: Writer) -> None:
+        with writer.scheduled.step():
+            begun.add(writer)
+            while len(begun) < 3:
+                scheduler.wait(0.01)
+            if writer is not writers[2]:
+                with scheduler.exclusive():
+                    inside[0] += 1
+                    assert inside[0] == 1 and not writers[2].scheduled.in_step
+                    sleep(0.002)
+                    inside[0] -= 1
+            writer.compute(1)
+
+    for each in writers:
+        threads.start(write, each)
+    threads.join()
+    assert at_rest(scheduler)
+
+
 def test_a_text_written_inside_a_step_of_another(scheduler: Scheduler) -> None:
     """A drafter may generate with a session of its own, beside other texts."""
     context, threads = FakeContext(seconds=0.001), Threads()
