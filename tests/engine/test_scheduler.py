@@ -7,12 +7,14 @@ from collections.abc import Callable
 from time import perf_counter, sleep
 
 import pytest
-from fakes.company import PATIENCE, FakeContext, Threads, Writer, run_together
+from fakes.company import PATIENCE, FakeContext, FakeSequence, Threads, Writer, run_together
 from fakes.machine import FakeClock
 
 from localspec.engine import scheduler as scheduler_module
+from localspec.engine.pass_request import PassRequest
 from localspec.engine.scheduler import Scheduler
 from localspec.errors import LocalspecError
+from localspec.speculation.passes import Pass
 
 REPEATED = range(8)
 TEXTS = 4
@@ -72,6 +74,35 @@ def test_a_text_beside_many_rows_of_others_is_told_none(scheduler: Scheduler) ->
     narrow, wide = write_together(scheduler, FakeContext(seconds=0.001), [1, 3])
     assert set(narrow.texts) <= {0, 1}
     assert set(wide.texts) <= {1, 2}
+
+
+def test_each_text_pays_for_its_rows(scheduler: Scheduler, clock: FakeClock) -> None:
+    context = FakeContext(seconds=8.0, clock=clock)
+    texts = [PassRequest(Pass(FakeSequence(context), [7] * rows)) for rows in (1, 3)]  # type: ignore[arg-type]
+    scheduler._waiting += texts
+    scheduler._decode_some()
+    assert [each.seconds for each in texts] == [2.0, 6.0]
+
+
+def test_passes_of_small_models_do_not_keep_a_large_one_waiting(scheduler: Scheduler) -> None:
+    """A step of a text may draft with many passes, in which those of another may not wait."""
+    large, small = FakeContext(size=100), FakeContext(size=10)
+    waits, drafts = Writer(scheduler, large), Writer(scheduler, small)
+    threads, before = Threads(), list[int]()
+
+    def write() -> None:
+        with waits.scheduled.step():
+            waits.compute(1)
+            before.append(small.rows)
+
+    with drafts.scheduled.step():
+        threads.start(write)
+        while not scheduler._waiting:
+            scheduler.lock.wait(0.001)
+        for _ in range(50):
+            drafts.compute(2, rows=32)
+    threads.join()
+    assert before == [256]
 
 
 def test_scores_are_read_before_the_next_decode(scheduler: Scheduler) -> None:
@@ -247,9 +278,11 @@ def test_a_text_removed_while_others_wait(scheduler: Scheduler) -> None:
     threads.start(stays.write, range(100, 140))
     threads.start(leave)
     threads.join()
-    began = perf_counter()
+    assert scheduler.rows._shares == [stays.scheduled.rows]
+    began, stays.scheduled.rows.texts = perf_counter(), 2
     stays.write(range(20))
     assert perf_counter() - began < PATIENCE / 2
+    assert stays.texts[-20:] == [1] * 20
     assert at_rest(scheduler)
 
 
@@ -327,6 +360,56 @@ def test_exclusive_inside_steps_of_two_texts(scheduler: Scheduler) -> None:
     assert at_rest(scheduler)
 
 
+def test_exclusive_waits_for_steps_that_have_begun_only(scheduler: Scheduler) -> None:
+    """A step inside one of them begins, another waits."""
+    context, threads, order = FakeContext(), Threads(), list[str]()
+    outer, inner, later = (Writer(scheduler, context) for _ in range(3))
+
+    def change() -> None:
+        with scheduler.exclusive():
+            order.append("change")
+
+    def write_later() -> None:
+        with later.scheduled.step():
+            order.append("later")
+
+    with outer.scheduled.step():
+        threads.start(change)
+        while not scheduler._wait_for_quiet:
+            scheduler.lock.wait(0.001)
+        threads.start(write_later)
+        scheduler.lock.wait(0.05)
+        inner.write([1, 2])
+        order.append("inner")
+    threads.join()
+    assert order == ["inner", "change", "later"]
+
+
+def test_a_step_that_waits_lets_the_others_compute(scheduler: Scheduler) -> None:
+    context, threads = FakeContext(), Threads()
+    opens, other = Writer(scheduler, context), Writer(scheduler, context)
+    with opens.scheduled.step():
+        threads.start(other.write, [1])
+        while not scheduler._waiting:
+            scheduler.lock.wait(0.001)
+        with scheduler.exclusive():
+            assert other.steps == 1 or not other.scheduled.in_step
+    threads.join()
+
+
+def test_an_interrupt_before_a_step_leaves_the_lock_free(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_text: object) -> None:
+        raise KeyboardInterrupt
+
+    text = scheduler.new_text()
+    monkeypatch.setattr(scheduler, "enter", interrupted)
+    with pytest.raises(KeyboardInterrupt), text.step():
+        pass
+    assert not scheduler.lock.is_held
+
+
 def test_a_text_written_inside_a_step_of_another(scheduler: Scheduler) -> None:
     """A drafter may generate with a session of its own, beside other texts."""
     context, threads = FakeContext(seconds=0.001), Threads()
@@ -348,6 +431,7 @@ def test_a_text_written_inside_a_step_of_another(scheduler: Scheduler) -> None:
 def test_two_threads_of_one_text_take_turns(scheduler: Scheduler) -> None:
     context, threads = FakeContext(seconds=0.001), Threads()
     writer, inside = Writer(scheduler, context), [0]
+    Writer(scheduler, context)  # a text alone would hold the lock throughout
 
     def write(first: int) -> None:
         for token in range(first, first + 20):
@@ -384,6 +468,67 @@ def test_a_slow_reader_does_not_stop_the_others(scheduler: Scheduler) -> None:
     assert counts[-1] > 100
 
 
+@pytest.mark.parametrize(
+    ("away", "waited"), [(0.0, 0.025), (0.021, 0.067), (0.05, 0.1), (0.3, 0.0)]
+)
+def test_a_decode_waits_for_a_reader_who_comes_back_soon(
+    scheduler: Scheduler,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    away: float,
+    waited: float,
+) -> None:
+    """Somewhat longer than the reader is usually away, but a tenth of a decode at most."""
+    context, waits = FakeContext(seconds=1.0, clock=clock), list[float]()
+    read, other = Writer(scheduler, context), Writer(scheduler, context)
+    for token in range(40):
+        clock.now += away
+        read.write([token])
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        clock.now += seconds
+
+    monkeypatch.setattr(scheduler.lock, "wait", wait)
+    other.write([1])
+    assert sum(waits) == pytest.approx(waited, abs=0.001)
+
+
+def test_a_prompt_is_read_in_small_parts_beside_a_text_whose_reader_has_just_left(
+    scheduler: Scheduler, clock: FakeClock
+) -> None:
+    reader, other = (Writer(scheduler, FakeContext(seconds=1.0, clock=clock)) for _ in range(2))
+    other.write([1])
+    assert reader.scheduled.chunk(2048) == 128
+    clock.now += 10
+    assert reader.scheduled.chunk(2048) == 2048
+
+
+def test_who_waits_for_a_step_of_another_thread(scheduler: Scheduler, clock: FakeClock) -> None:
+    """Whoever wants to close its text; and a text without room, however long the step takes."""
+    threads, text, order = Threads(), scheduler.new_text(), list[str]()
+
+    def long_step() -> None:
+        text.begin()
+        with text.step():
+            clock.now += 60
+            scheduler.wait(0.05)
+            order.append("step")
+
+    with scheduler.lock:
+        threads.start(long_step)
+        while not text.in_step:
+            scheduler.wait(0.001)
+        assert text.goes_on(10)
+        with text.between_steps():
+            order.append("between")
+            assert text.goes_on(10)
+            clock.now += 11
+            assert not text.goes_on(10)
+    threads.join()
+    assert order == ["step", "between"]
+
+
 def test_a_long_prompt_lets_a_text_go_on(scheduler: Scheduler) -> None:
     """Between two of its steps, few rows of a prompt are computed."""
     context, threads = FakeContext(seconds=0.002), Threads()
@@ -417,7 +562,7 @@ def test_a_long_prompt_lets_a_text_go_on(scheduler: Scheduler) -> None:
     assert len(waited) > 20
 
 
-@pytest.mark.parametrize(("seconds", "most"), [(0.2, 128), (0.001, 512)])
+@pytest.mark.parametrize(("seconds", "most"), [(0.2, 128), (0.05, 256), (0.001, 512)])
 def test_a_text_that_begins_waits_for_a_quick_prompt_pass(
     scheduler: Scheduler, clock: FakeClock, seconds: float, most: int
 ) -> None:
