@@ -1,13 +1,16 @@
 """What is free, and what of it is free only once: a GPU may compute in main memory."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from localspec.llama import devices
 from localspec.llama.devices import GPU, INTEGRATED_GPU, Device
+from localspec.llama.placement import Placement
 from localspec.memory import available
 from localspec.memory.available import HOST, FreeMemory, Shortage
 
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
 
 
 def test_the_worst_shortage_is_told() -> None:
@@ -54,6 +57,74 @@ def test_which_gpus_compute_in_main_memory(
     assert found.unified == (frozenset({name}) if unified else frozenset())
     assert found.lends == (unified and kind != INTEGRATED_GPU)
     assert found.by_device.keys() == {HOST, name}
+
+
+# Of the last one nothing is known but its name.
+DEVICES = [
+    Device("CPU", "a processor", "cpu", 60 * GIB, 64 * GIB),
+    Device("CUDA0", "a GPU", GPU, 9 * GIB, 16 * GIB),
+    Device("CUDA1", "a full one", GPU, 100 * MIB, 16 * GIB),
+    Device("Vulkan0", "one in the processor", INTEGRATED_GPU, 50 * GIB, 10 * GIB),
+    Device("MTL0", "Apple's", GPU, 9 * GIB, 16 * GIB),
+    Device("CUDA2", "a GPU", GPU, 0, 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("host", "placements", "free", "unified", "lends"),
+    [
+        (4 * GIB, [Placement()], {"CUDA0": 8704, "CUDA1": 0}, [], False),
+        (50 * MIB, [Placement(devices=())], {}, [], False),
+        (4 * GIB, [Placement(devices=("cuda0", "CUDA2"))], {"CUDA0": 8704}, [], False),
+        # One in the processor has its own 2 GiB beside what is free of main memory.
+        (4 * GIB, [Placement(devices=("Vulkan0",))], {"Vulkan0": 4000 + 2048}, ["Vulkan0"], False),
+        (
+            99 * GIB,
+            [Placement(devices=("Vulkan0",))],
+            {"Vulkan0": 50 * 1024 - 512},
+            ["Vulkan0"],
+            False,
+        ),
+        (
+            4 * GIB,
+            [Placement(devices=("MTL0",)), Placement(devices=("Vulkan0",))],
+            {"MTL0": 8704, "Vulkan0": 4000 + 2048},
+            ["MTL0", "Vulkan0"],
+            True,
+        ),
+        (
+            4 * GIB,
+            [Placement(devices=("desk:1", "desk:2"))],
+            {"desk:1": 3584, "desk:2": 0},
+            [],
+            False,
+        ),
+    ],
+)
+def test_what_is_free_on_a_machine(
+    *,
+    host: int,
+    placements: list[Placement],
+    free: dict[str, int],
+    unified: list[str],
+    lends: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """free: in MiB, by device; beside it, main memory, of which 96 MiB are kept free."""
+    monkeypatch.setattr(devices.platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(available, "host_memory", lambda: host)
+    monkeypatch.setattr(available, "devices", lambda: DEVICES)
+    monkeypatch.setattr(available, "usual_gpus", lambda: ["CUDA0", "CUDA1"])
+    monkeypatch.setattr(available.psutil, "virtual_memory", lambda: SimpleNamespace(total=8 * GIB))
+    sizes = {"desk:1": 4 * GIB, "desk:2": 3 * MIB}
+    monkeypatch.setattr(available, "connect", lambda addresses: addresses)
+    monkeypatch.setattr(
+        available, "worker_memory", lambda found: {f"{each}": sizes[f"{each}"] for each in found}
+    )
+    found = available.free_memory(*placements)
+    main = max(0, host - 96 * MIB)
+    assert found.by_device == {HOST: main} | {name: size * MIB for name, size in free.items()}
+    assert (found.unified, found.lends) == (frozenset(unified), lends)
 
 
 def test_what_must_be_taken_from_other_programs() -> None:

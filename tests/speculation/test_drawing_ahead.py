@@ -135,6 +135,13 @@ def test_a_right_guess_is_the_next_draft_without_a_pass() -> None:
     assert stats.acceptance_rate == 1
 
 
+def test_of_what_was_drawn_ahead_only_what_is_proposed_was_used() -> None:
+    loop = decoder(drafter_of(TARGET), seed=1)
+    loop.most = lambda: 2
+    assert [token.id for token in loop.run(LENGTH, Interleaved(repeat(MANY)))] == plain(1)
+    assert 0 < loop.stats.used_ahead <= loop.stats.drafted
+
+
 def test_more_is_ready_the_more_often_the_drafter_is_right() -> None:
     used = []
     for noise in (2.0, 0.7, 0.2):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from zlib import crc32
 
 import numpy as np
+import pytest
 from fakes.toy import ToyModel
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import NOTHING, ROOT, Draft
-from localspec.speculation.drafter import Evaluated, Limit, Outcome, Traits
+from localspec.speculation.drafter import Drafter, Evaluated, Limit, Outcome, Traits
 from localspec.speculation.passes import Pass, Passes, Scores
 from localspec.speculation.rules import RULES
 from localspec.stats import Stats
@@ -277,3 +278,49 @@ def test_a_text_that_is_cancelled_while_its_prompt_is_read_reads_no_further() ->
     )
     assert list(decoder.run(5)) == [] and len(text) == 20
     assert target.tokens == text[:12]
+
+
+class Watching(Reader):
+    """Drafts nothing; shown: the place and the number of the rows that it is shown each time."""
+
+    def __init__(self, known: list[int]) -> None:
+        super().__init__((2,), 99, ())
+        self.read_tokens, self.shown = known, list[tuple[int, int]]()
+
+    def begin(self, tokens: Sequence[int]) -> None: ...
+
+    def read(self, evaluated: Evaluated) -> Passes[None]:
+        self.shown.append((evaluated.start, len(evaluated.tokens)))
+        yield from ()
+
+
+class Sparing(FixedDepth):
+    """Has rows read where few tokens are evaluated for them, and then in every second step."""
+
+    def __init__(self, drafter: Watching, most: int) -> None:
+        super().__init__([drafter], 0)
+        self.lacking, self._most, self._steps = list[int](), most, 0
+
+    def reads(self, drafter: Drafter, lacking: int | None = None) -> bool:  # type: ignore[override]
+        if lacking is None:
+            self._steps += 1
+            return self._steps % 2 == 0
+        self.lacking.append(lacking)
+        return lacking <= self._most
+
+
+@pytest.mark.parametrize("most", [3, 4])
+@pytest.mark.parametrize(("held", "known"), [(9, 5), (5, 9), (9, 9)])
+def test_rows_are_shown_where_the_policy_says_so(held: int, known: int, most: int) -> None:
+    """It is told how many tokens the target evaluates again only for them."""
+    text = [1, 2, 3, 0] * 3
+    target, drafter = Forgetful(grain=1, loses=0, other=[], place=0), Watching(text[:known])
+    target.tokens, target.cached = text[:held], held
+    policy, sampler = Sparing(drafter, most), Sampler(PARAMS, Noise(1))
+    list(Decoder(target, policy, RULES["coupled"], sampler, [*text], Stats()).run(4))
+    lacking = max(0, held - known)
+    assert policy.lacking == [lacking]
+    first = min(held, known) if lacking <= most else held
+    assert [token for part in target.read for token in part] == text[first:-1]
+    prompt = [(first, len(text) - 1 - first)]
+    assert drafter.shown == ([*prompt, (12, 1), (14, 1)] if lacking <= most else [])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 
@@ -125,6 +126,33 @@ def test_origins_and_counts_agree() -> None:
         origins.count("corrected") + origins.count("bonus") + origins.count("plain") == stats.steps
     )
     assert {token.origin for token in decode(None, SAMPLERS["hot"], 1)[0]} == {"plain"}
+
+
+def test_logprobs_are_those_of_the_branch_that_was_accepted() -> None:
+    def guess(text: list[int], limit: Limit) -> Draft:
+        def following(tokens: list[int]) -> int:
+            prefix = limit.sampler.prefix([*text, *tokens])
+            row = limit.sampler.distribution(TARGET.logits([*text, *tokens]), prefix)
+            return limit.sampler.sample(row, prefix)
+
+        first = following([])
+        second = following([first])
+        nodes = [(first + 1) % N_VOCAB, first, (second + 1) % N_VOCAB, second]
+        return Draft(nodes, parents=[ROOT, ROOT, 1, 1])
+
+    text, stats, sampler = list(PROMPT), Stats(), Sampler(SAMPLERS["hot"], Noise(2))
+    loop = Decoder(
+        ToyTarget(TARGET, text), fixed(Scripted(guess), 4), COUPLED, sampler, text, stats
+    )
+    loop.logprobs, loop.top_logprobs = True, 2
+    found = list(loop.run(LENGTH))
+    assert stats.accepted > LENGTH // 2
+    for place, each in enumerate(found, start=len(PROMPT)):
+        row = TARGET.logits(text[:place]).astype(float)
+        known = row - np.log(np.exp(row).sum())
+        assert each.logprob == pytest.approx(known[each.id], abs=1e-5)
+        assert [token for token, _ in each.top] == known.argsort()[::-1][:2].tolist()
+        assert [value for _, value in each.top] == pytest.approx(sorted(known)[::-1][:2], abs=1e-5)
 
 
 def test_the_drafter_evaluates_no_token_twice() -> None:
