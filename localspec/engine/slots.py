@@ -68,6 +68,13 @@ class Slots:
         self._scheduler.require_open()
         return self.own.target.model
 
+    def require_no_other_thread(self, what: str) -> None:
+        """Raise LocalspecError in a step, which would wait for ever for a text of another thread.
+
+        what: what cannot be done then.
+        """
+        self._scheduler.require_no_step(what)
+
     def open(self) -> Slot:
         """A slot for a session; give it back with `leave`.
 

@@ -312,6 +312,12 @@ def test_texts_beside_a_session_go_on_from_what_those_before_have_learnt(
         (lambda engine, running: next(running), "a text cannot be read in the middle"),
         (lambda engine, running: engine.close(), "an engine cannot be closed in the middle"),
         (lambda engine, running: engine.switch(draft="none"), "an engine cannot be switched"),
+        (lambda engine, running: engine.generate(["a", "b"]), "several texts cannot be written in"),
+        (
+            lambda engine, running: asyncio.run(engine.agenerate("a")),
+            "event loop cannot be written",
+        ),
+        (lambda engine, running: engine.astream("a"), "event loop cannot be written"),
         (lambda engine, running: engine.generate("def", **OPTIONS), None),
     ],
 )
