@@ -48,3 +48,21 @@ def test_forbidden_tokens_and_tokens_of_the_drafter_alone_do_not(
 def test_logits_without_a_token_end_it(chain: Chain) -> None:
     assert not chain.draw(np.full(N_VOCAB, -np.inf, np.float32))
     assert not chain.draft
+
+
+def test_it_ends_where_the_policy_says_so_or_is_as_long_as_it_may_be(logits: np.ndarray) -> None:
+    """The policy is told how far each token's score is from the next best; the token stays."""
+    best, second = np.sort(logits[:N_VOCAB])[::-1][:2]
+    told: list[float] = []
+
+    def go_on(confidence: float) -> bool:
+        told.append(confidence)
+        return len(told) < 2
+
+    limit = Limit(4, SAMPLERS[0].prefix([1]), SAMPLERS[0], go_on=go_on)
+    chain = Chain(limit, 4, N_VOCAB)
+    assert chain.draw(logits) and not chain.draw(logits)
+    assert told == chain.confidences == pytest.approx([best - second] * 2)
+    unasked = Chain(limit.to(2), 2, N_VOCAB)
+    assert unasked.draw(logits) and not unasked.draw(logits)
+    assert unasked.drawn == [(int(logits[:N_VOCAB].argmax()), None)] * 2

@@ -197,6 +197,27 @@ def test_a_stream_that_nobody_reads_is_not_waited_for(
     assert begun[0].result().stop_reason == "length"
 
 
+def test_a_stream_of_another_thread_that_has_just_begun_is_waited_for(
+    engine: Engine, alone: Callable[[str], list[int]], no_room: None
+) -> None:
+    threads, begun, read = Threads(), threading.Event(), threading.Event()
+    texts: list[list[int]] = []
+
+    def begin() -> None:
+        running = engine.stream("abc", **OPTIONS)
+        begun.set()
+        assert read.wait(PATIENCE)
+        running.result()
+
+    threads.start(begin)
+    assert begun.wait(PATIENCE)
+    threads.start(lambda: texts.append(engine.generate("def", **OPTIONS).token_ids))
+    sleep(0.1)
+    read.set()
+    threads.join()
+    assert texts == [alone("def")]
+
+
 def test_a_text_waits_for_a_stream_until_that_is_forgotten(
     engine: Engine, alone: Callable[[str], list[int]], no_room: None
 ) -> None:
