@@ -245,6 +245,32 @@ def test_a_forgotten_text_frees_its_caches_at_once(engine: Engine) -> None:
     assert not further
 
 
+def test_a_slot_that_was_forgotten_while_the_lock_was_held_is_the_next_one(engine: Engine) -> None:
+    """Another one would take memory, or there is no room for it."""
+    texts: list[Generation] = []
+    for use_it in (engine.open_slot, lambda: engine.stream("def", **OPTIONS)):
+        texts.append(engine.stream("abc", **OPTIONS))
+        with engine.lock:
+            texts.clear()
+        used = use_it()
+        assert not engine._slots.further
+        engine.leave(engine.slot)
+        del used
+
+
+def test_an_ended_text_that_is_forgotten_leaves_the_next_one_alone(
+    engine: Engine, alone: Callable[[str], list[int]]
+) -> None:
+    """It has given its slot back before, and the next text uses that one."""
+    texts = [engine.stream("abc", **OPTIONS)]
+    texts[0].result()
+    running = engine.stream("def", **OPTIONS)
+    next(running)
+    texts.clear()
+    result = running.result()
+    assert (result.stop_reason, result.token_ids) == ("length", alone("def"))
+
+
 def test_stopped_while_it_waits(engine: Engine, no_room: None) -> None:
     cancel, threads = threading.Event(), Threads()
     running = engine.stream("abc", **OPTIONS)
