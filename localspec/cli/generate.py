@@ -262,12 +262,12 @@ def _shown(running: ReasonedText, *, hides: bool) -> Iterator[Token]:
     hides: whether reasoning is left out; a terminal says meanwhile that the model reasons.
     """
     with StatusLine(after=0) as status:
-        for token, said, _ in running:
-            if said or not hides:
+        for token, split in running:
+            if split.said or not hides:
                 status.end()
             elif running.is_thinking:
                 status.show(f"thinking, token {len(running.tokens)}")
-            yield replace(token, text=said) if hides else token
+            yield replace(token, text=split.said) if hides else token
 
 
 def _require_budget_fits(budget: int | None, options: Mapping[str, Any]) -> None:

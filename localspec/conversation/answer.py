@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from localspec.conversation.answer_settings import settings_behind
-from localspec.conversation.answer_writer import AnswerWriter
+from localspec.conversation.answer_writer import AnswerWriter, Written
 from localspec.conversation.events import Dropped, Ended, Event, Gauge, Notice, Piece, Reading
 from localspec.conversation.reasoning import Split, Tags
 from localspec.conversation.turns import Conversation, TokenizedText, Turn
@@ -45,8 +45,6 @@ class AnswerPrompt:
 
 # Gives a shorter prompt when the context is full; None if no turn can be dropped.
 Shorten = Callable[[], AnswerPrompt | None]
-# Ends a part of the answer, as a stop reason does, but never the answer.
-_BUDGET_SPENT = "thinking budget spent"
 
 
 class AsyncAnswer(Background[Event, Turn]):
@@ -80,7 +78,7 @@ class Answer(Closing, Iterator[Event]):
     closed or switched before the end, the iterator and `result` raise LocalspecError.
 
     turn: the answer's turn in the conversation; None before the first token, unless it continues
-    one. stats: the counts and times so far. origins: the origin of each token written here so far.
+    one. origins: the origin of each token written here so far.
     """
 
     def __init__(
@@ -100,7 +98,6 @@ class Answer(Closing, Iterator[Event]):
         """See `Session`. unfinished: an answer to continue, at the end of the conversation."""
         self.turn = unfinished
         self.settings = settings
-        self.stats = Stats()
         self.origins: list[str] = []
         self._slot = slot
         self._model = slot.target.model
@@ -133,6 +130,11 @@ class Answer(Closing, Iterator[Event]):
     def text(self) -> str:
         """The text of the answer so far, without the reasoning."""
         return self.turn.content if self.turn else ""
+
+    @property
+    def stats(self) -> Stats:
+        """The counts and times so far."""
+        return self._writer.stats
 
     @property
     def gauge(self) -> Gauge:
@@ -191,12 +193,15 @@ class Answer(Closing, Iterator[Event]):
         """Yield the whole answer, one part per prompt; return the stop reason."""
         while True:
             yield from self._announcements()
-            reason = yield from self._part()
-            if reason == _BUDGET_SPENT:
-                reason = yield from self._end_thought()
+            if self._stop.is_set():
+                return "cancelled"
+            if self.settings.max_tokens <= len(self._writer.tokens):
+                return "length"
+            yield from self._text()
+            reason = self._writer.stop_reason or "cancelled"
             if reason == "context" and (shorter := self._shorter_prompt()):
                 self._prompt = shorter
-            elif reason:
+            else:
                 return reason
 
     def _announcements(self) -> Iterator[Event]:
@@ -206,35 +211,41 @@ class Answer(Closing, Iterator[Event]):
             yield Dropped(self._prompt.dropped, len(self._prompt.tokens))
         self._prompt = replace(self._prompt, notices=(), newly_dropped=False)
 
-    @property
-    def _tokens_left(self) -> int:
-        return self.settings.max_tokens - len(self._writer.tokens)
+    def _text(self) -> Iterator[Event]:
+        """Yield the text behind one prompt: until the answer ends, or the context is full."""
+        prompt, context = len(self._prompt.tokens), self._slot.target.n_ctx
+        written = self._writer.write(
+            self._start, prompt=prompt, most=self.settings.max_tokens, context=context
+        )
+        try:
+            for each in written:
+                if not isinstance(each, Written):
+                    yield from self._reading(each)
+                elif each.token:
+                    yield self._piece(each.token, each.split)
+                else:
+                    self._add_to_turn(each.split)
+                    yield Notice(
+                        "the thought was ended: its budget of "
+                        f"{self._writer.budget.tokens} tokens is used up"
+                    )
+        except InterruptedTextError:
+            if self._generation is None or self._generation.interruption is None:
+                raise
+            raise self._interrupted(self._generation.interruption) from None
 
-    def _part(self) -> Generator[Event, None, str]:
-        """Yield one part: until the text ends, the context is full or the thinking budget spent."""
-        if self._stop.is_set():
-            return "cancelled"
+    def _start(self, stats: Stats) -> Generation:
         self._require_model()
-        if self._tokens_left < 1:
-            return "length"
-        if self._writer.budget.is_spent():
-            return _BUDGET_SPENT
         if self._prompt.wording:
             self._slot.reword(self._prompt.tokens, self._prompt.wording)
-        generation = self._generation = self._slot.start(
+        self._generation = self._slot.start(
             [*self._prompt.tokens, *self._writer.tokens],
             self._settings_of_part(),
-            stats=self.stats,
+            stats=stats,
             detokenizer=self._writer.detokenizer,
             cancelled=self._stop.is_set,
         )
-        generation.commit_at_most(self._writer.budget.room)
-        try:
-            return (yield from self._tokens_of(generation))
-        except InterruptedTextError:
-            if generation.interruption is None:
-                raise
-            raise self._interrupted(generation.interruption) from None
+        return self._generation
 
     def _require_model(self) -> None:
         """Raise InterruptedTextError where the engine has not the model of the answer any more."""
@@ -256,19 +267,13 @@ class Answer(Closing, Iterator[Event]):
         self._interruption = str(error)
         return error
 
-    def _tokens_of(self, generation: Generation) -> Generator[Event, None, str]:
-        """Yield a part token by token; return the stop reason, or that its budget is spent."""
-        again = self.stats.prompt_again
+    def _reading(self, generation: Generation) -> Iterator[Event]:
+        """Read the prompt of a part."""
+        again = generation.stats.prompt_again
         for progress in generation.reading():
             yield Reading(*progress)
-        if again := self.stats.prompt_again - again:
+        if again := generation.stats.prompt_again - again:
             yield Notice(self._reevaluated_line(again))
-        for token in generation:
-            yield self._piece(token)
-            if generation.stop_reason is None and self._writer.budget.is_spent():
-                generation.close()
-                return _BUDGET_SPENT
-        return generation.stop_reason or "cancelled"
 
     def _settings_of_part(self) -> GenerationConfig:
         return settings_behind(
@@ -286,14 +291,12 @@ class Answer(Closing, Iterator[Event]):
             return f"{line}{target.rollback.value}, and memory has no room for copies of {size}"
         return line + target.rollback.value
 
-    def _piece(self, token: Token) -> Piece:
-        if self.turn is None:
-            self._begin_turn()
+    def _piece(self, token: Token, split: Split) -> Piece:
         self.origins.append(token.origin)
-        split = self._add_to_turn(self._writer.add(token.id, token.text))
+        self._add_to_turn(split)
         return Piece(token, split.said, split.thought, self.gauge)
 
-    def _begin_turn(self) -> None:
+    def _begin_turn(self) -> Turn:
         self._conversation.back_to(self._question)
         turn = Turn(
             "assistant",
@@ -307,6 +310,7 @@ class Answer(Closing, Iterator[Event]):
             variant=self._variant,
         )
         self.turn = self._conversation.add(turn)
+        return turn
 
     def _take_up(self, turn: Turn) -> None:
         """Let an answer grow again. Its tokens are read once more for what they leave open.
@@ -326,28 +330,10 @@ class Answer(Closing, Iterator[Event]):
             thought, said = thought + split.thought, said + split.said
         turn.stop_reason, turn.thought, turn.content = None, thought, said
 
-    def _add_to_turn(self, split: Split) -> Split:
-        if self.turn:
-            self.turn.content += split.said
-            self.turn.thought += split.thought
-        return split
-
-    def _end_thought(self) -> Generator[Event, None, str]:
-        """Close the reasoning; return a stop reason if no answer fits behind it, else ""."""
-        if full := self._writer.no_room(
-            prompt=len(self._prompt.tokens),
-            most=self.settings.max_tokens,
-            context=self._slot.target.n_ctx,
-        ):
-            return full
-        if self.turn is None:
-            self._begin_turn()
-        self._add_to_turn(self._writer.close_thought())
-        self.stats.inserted_tokens = self._writer.inserted
-        yield Notice(
-            f"the thought was ended: its budget of {self._writer.budget.tokens} tokens is used up"
-        )
-        return ""
+    def _add_to_turn(self, split: Split) -> None:
+        turn = self.turn or self._begin_turn()
+        turn.content += split.said
+        turn.thought += split.thought
 
     def _shorter_prompt(self) -> AnswerPrompt | None:
         """A shorter prompt for the next part; None where a grammar would have to continue."""
@@ -370,9 +356,10 @@ class Answer(Closing, Iterator[Event]):
             return Split()
         self._reason = reason
         self._slot.in_answer = False
-        rest = self._add_to_turn(self._writer.end())
+        rest = self._writer.end()
         self._record_tokens()
         if self.turn:
+            self._add_to_turn(rest)
             self.turn.stop_reason = reason
         return rest
 

@@ -1,14 +1,16 @@
-"""AnswerWriter: collects an answer's tokens and splits their text into reasoning and answer."""
+"""AnswerWriter: writes an answer, and splits its text into reasoning and answer."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from localspec.conversation.reasoning import Split, Splitter, Tags
 from localspec.conversation.thinking_budget import ThinkingBudget
 from localspec.conversation.turns import TokenizedText
 from localspec.engine.detokenizer import Detokenizer
-from localspec.engine.generation import StopReason
+from localspec.engine.generation import Generation, StopReason, Token
+from localspec.stats import Stats
 
 
 class Vocabulary(Protocol):
@@ -21,6 +23,17 @@ class Vocabulary(Protocol):
     def ends_generation(self, token: int) -> bool: ...
 
     def spell_after(self, text: str) -> list[int]: ...
+
+
+class Written(NamedTuple):
+    """A token of an answer, and the new text. token: None for a closing tag that was inserted."""
+
+    token: Token | None
+    split: Split
+
+
+# Starts a part of an answer behind the tokens so far. Its argument: the stats to go on with.
+Start = Callable[[Stats], Generation]
 
 
 class AnswerWriter:
@@ -37,7 +50,7 @@ class AnswerWriter:
 
     tokens: the answer's token ids, those of a closing tag included, without the token that ended
     it. inserted: how many of them are of a closing tag that was written here. raw: the whole text,
-    reasoning and tags included.
+    reasoning and tags included. stop_reason: why the answer has ended; None before its last token.
     """
 
     def __init__(
@@ -55,6 +68,10 @@ class AnswerWriter:
         self.tokens: list[int] = []
         self.inserted = 0
         self.raw = ""
+        self.stop_reason: StopReason | None = None
+        # Those of all parts, but of the prompt of the last part; and as they were after the first.
+        self._stats = Stats()
+        self._first_stats: Stats | None = None
         # What of it was given, not generated.
         self._given = TokenizedText("", ())
         self._vocabulary = vocabulary
@@ -72,6 +89,54 @@ class AnswerWriter:
     def is_thinking(self) -> bool:
         """Whether the next token belongs to the reasoning."""
         return self._splitter is not None and self._splitter.thinking
+
+    @property
+    def is_budget_spent(self) -> bool:
+        """Whether the reasoning was ended because its budget was used up."""
+        return self.inserted > 0
+
+    @property
+    def stats(self) -> Stats:
+        """The counts and times so far; those of the prompt are of the first part."""
+        return self._stats.of_whole_text(self._first_stats, self.inserted)
+
+    def write(
+        self, start: Start, *, prompt: int, most: int, context: int
+    ) -> Generator[Generation | Written, None, None]:
+        """Write until the answer ends; yields each part before it is read, and what it adds.
+
+        prompt: the tokens before the answer. most: of the answer. context: of both. A part that is
+        left at some token is not closed: the caller does that.
+        """
+
+        def full() -> StopReason | None:
+            return self._no_room(prompt, most, context) if self.budget.is_spent() else None
+
+        self._first_stats, self.stop_reason = None, full()
+        try:
+            while not self.stop_reason:
+                if self.budget.is_spent():
+                    yield Written(None, self._close_thought())
+                part = start(self._stats)
+                self._stats = part.stats
+                part.commit_at_most(self.budget.room)
+                yield part
+                for token in part:
+                    split = self.add(token.id, token.text)
+                    self.stop_reason = part.stop_reason or full()
+                    yield Written(token, split)
+                    if part.stop_reason is None and self.budget.is_spent():
+                        self.leave(part)
+                        break
+                else:
+                    return
+        finally:
+            self.stop_reason = self.stop_reason or "cancelled"
+
+    def leave(self, part: Generation) -> None:
+        """Close a part whose reasoning has used up its budget."""
+        part.close()
+        self._first_stats = self._first_stats or replace(part.stats)
 
     def add(self, token: int, text: str) -> Split:
         """Add a token and the text that the detokenizer gave for it; returns the new text."""
@@ -94,11 +159,8 @@ class AnswerWriter:
         detokenizer = Detokenizer()
         return "".join(map(partial(self._pushed, detokenizer), tokens)) + detokenizer.flush()
 
-    def no_room(self, *, prompt: int, most: int, context: int) -> StopReason | None:
-        """Return why no answer fits behind reasoning that is closed here; None if one does.
-
-        prompt: the tokens before the answer. most: of the answer. context: of both.
-        """
+    def _no_room(self, prompt: int, most: int, context: int) -> StopReason | None:
+        """Return why no answer fits behind reasoning that is closed here; None if one does."""
         written = len(self.tokens) + len(self.closing_tokens)
         if written >= most:
             return "length"
@@ -109,19 +171,17 @@ class AnswerWriter:
         """The tokens of the closing tag, as they are written in the model's place."""
         return self._vocabulary.spell_after(self._tags.ending) if self._tags else []
 
-    def close_thought(self) -> Split:
+    def _close_thought(self) -> Split:
         """Write the closing tag in the model's place; returns the new text."""
         self.tokens += self.closing_tokens
         self.inserted += len(self.closing_tokens)
         held = self._split(self.detokenizer.flush())
-        closed = self._split(self._tags.ending if self._tags else "")
-        return Split(held.thought + closed.thought, held.said + closed.said)
+        return held.then(self._split(self._tags.ending if self._tags else ""))
 
     def end(self) -> Split:
         """End the answer; returns the text that was held back."""
         held = self._split(self.detokenizer.flush())
-        rest = self._splitter.flush() if self._splitter else Split()
-        return Split(held.thought + rest.thought, held.said + rest.said)
+        return held.then(self._splitter.flush() if self._splitter else Split())
 
     @property
     def written(self) -> TokenizedText:

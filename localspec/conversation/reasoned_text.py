@@ -3,14 +3,14 @@
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
 from localspec.control.explanation import Explain
 from localspec.conversation.answer_settings import settings_behind
-from localspec.conversation.answer_writer import AnswerWriter
+from localspec.conversation.answer_writer import AnswerWriter, Written
 from localspec.conversation.reasoning import Split, has_channels, opens_thinking, tags_for
 from localspec.engine.engine import Engine
-from localspec.engine.generation import Result, StopReason, Token
+from localspec.engine.generation import Generation, Result, StopReason, Token
 from localspec.engine.prompt import Chat, Prompt
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.stats import Stats
@@ -21,16 +21,8 @@ INSERTED = "inserted"
 _TAG_TOKENS = 16
 
 
-class Written(NamedTuple):
-    """One token of the text, and what is certain with it of the answer and of the reasoning."""
-
-    token: Token
-    said: str
-    thought: str
-
-
-class ReasonedText(Iterator[Written]):
-    """The text for one prompt, token by token.
+class ReasonedText(Iterator[tuple[Token, Split]]):
+    """The text for one prompt, token by token, each with what is certain with it of the text.
 
     budget: the most tokens of reasoning; None: no limit. cancel, explain, options: as in
     `Engine.stream`. Only the text of a chat prompt has reasoning, none that a grammar describes,
@@ -56,10 +48,6 @@ class ReasonedText(Iterator[Written]):
         self._engine, self.budget = engine, budget
         self._cancel, self._explain = cancel, explain
         self._part = self.generation
-        self._inserted: list[Written] = []
-        # The stats of the first part, where there is another one.
-        self._first: Stats | None = None
-        self._stopped: StopReason | None = None
         model, template = engine.model, engine.model.chat_template
         reasons = isinstance(prompt, Chat) and self.settings.is_free and not has_channels(template)
         tags = tags_for(template) if reasons else None
@@ -71,7 +59,7 @@ class ReasonedText(Iterator[Written]):
             thinking=tags is not None and opens_thinking(end, tags),
             budget=budget,
         )
-        self._part.commit_at_most(self._writer.budget.room)
+        self._running = self._run()
 
     @property
     def settings(self) -> GenerationConfig:
@@ -86,14 +74,12 @@ class ReasonedText(Iterator[Written]):
     @property
     def stats(self) -> Stats:
         """The counts and times so far."""
-        return self._part.stats.of_whole_text(self._first, self._writer.inserted)
+        return self._writer.stats
 
     @property
     def stop_reason(self) -> StopReason | None:
         """Why the text ended; None while it goes on."""
-        if self._stopped or self._inserted:
-            return self._stopped
-        return self._part.stop_reason
+        return self._writer.stop_reason
 
     @property
     def is_reasoned(self) -> bool:
@@ -108,27 +94,18 @@ class ReasonedText(Iterator[Written]):
     @property
     def is_budget_spent(self) -> bool:
         """Whether the reasoning was ended because its budget was used up."""
-        return self._part is not self.generation
+        return self._writer.is_budget_spent
 
     def reading(self) -> Iterator[tuple[int, int]]:
         """Evaluate the prompt in chunks, as `Generation.reading` does."""
         return self.generation.reading()
 
-    def __next__(self) -> Written:
-        if not self.tokens and self._writer.budget.is_spent():
-            self._end_thought()
-        if self._inserted:
-            return self._add(self._inserted.pop(0))
-        if self._stopped or (token := next(self._part, None)) is None:
-            raise StopIteration
-        split, ended = self._writer.add(token.id, token.text), self._part.stop_reason
-        if not ended and self._writer.budget.is_spent():
-            self._end_thought()
-            ended = self._stopped
-        if ended:
-            rest = self._writer.end()
-            split = Split(split.thought + rest.thought, split.said + rest.said)
-        return self._add(Written(token, split.said, split.thought))
+    def __next__(self) -> tuple[Token, Split]:
+        token, split = next(self._running)
+        self.tokens.append(token)
+        self.said += split.said
+        self.thought += split.thought
+        return token, split
 
     def result(self) -> Result:
         """Run to the end and return the whole text."""
@@ -144,34 +121,31 @@ class ReasonedText(Iterator[Written]):
             seed=self.settings.seed,
         )
 
-    def _add(self, written: Written) -> Written:
-        self.tokens.append(written.token)
-        self.said += written.said
-        self.thought += written.thought
-        return written
+    def _run(self) -> Iterator[tuple[Token, Split]]:
+        writer = self._writer
+        if writer.budget.is_spent():  # before the first token
+            writer.leave(self.generation)
+        most, context, before = self.settings.max_tokens, self._engine.context, 0
+        for each in writer.write(self._start, prompt=len(self.prompt), most=most, context=context):
+            if not isinstance(each, Written):
+                self._part = each
+            elif each.token is None:
+                yield from self._inserted(writer.raw[before:], each.split)
+            else:
+                yield each.token, each.split.then(writer.end() if self.stop_reason else Split())
+            before = len(writer.raw)
 
-    def _end_thought(self) -> None:
-        """Close the part, insert the closing tag, and begin the next part."""
-        ended, writer, prompt = self._part, self._writer, len(self.prompt)
-        ended.close()
-        self._stopped = writer.no_room(
-            prompt=prompt, most=self.settings.max_tokens, context=self._engine.context
+    def _start(self, _stats: Stats) -> Generation:
+        written, prompt = self._writer.tokens, self.prompt
+        if not written:
+            return self.generation
+        rest = settings_behind(self.settings, written=len(written), prompt=len(prompt))
+        return self._engine.go_on(
+            self._part, [*prompt, *written], rest, cancel=self._cancel, explain=self._explain
         )
-        if self._stopped:
-            return
-        before, tokens = len(writer.raw), writer.closing_tokens
-        split = writer.close_thought()
-        # The first one has all the text, with what the detokenizer held back.
-        first, *others = (Token("", each, INSERTED, None) for each in tokens)
-        first = replace(first, text=writer.raw[before:])
-        self._inserted = [
-            Written(first, split.said, split.thought),
-            *(Written(each, "", "") for each in others),
-        ]
-        self._first = replace(ended.stats)
-        rest = settings_behind(self.settings, written=len(writer.tokens), prompt=prompt)
-        whole = [*self.prompt, *writer.tokens]
-        self._part = self._engine.go_on(
-            ended, whole, rest, cancel=self._cancel, explain=self._explain
-        )
-        self._part.commit_at_most(writer.budget.room)
+
+    def _inserted(self, text: str, split: Split) -> Iterator[tuple[Token, Split]]:
+        """Yield the tokens of the closing tag; the first one has all the text."""
+        for token in self._writer.closing_tokens:
+            yield Token(text, token, INSERTED, None), split
+            text, split = "", Split()

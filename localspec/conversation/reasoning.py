@@ -26,6 +26,10 @@ class Split(NamedTuple):
     thought: str = ""
     said: str = ""
 
+    def then(self, other: "Split") -> "Split":
+        """This stretch and the one behind it."""
+        return Split(self.thought + other.thought, self.said + other.said)
+
 
 THINK = Tags("<think>", "</think>")
 

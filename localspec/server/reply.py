@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from localspec.conversation.answer_settings import settings_behind
-from localspec.conversation.answer_writer import AnswerWriter
+from localspec.conversation.answer_writer import AnswerWriter, Written
 from localspec.conversation.reasoning import Split
 from localspec.conversation.thinking_budget import ThinkingBudget
 from localspec.engine.background import Background
@@ -47,8 +47,8 @@ class Reply:
 
     stopped: whether the server ends all texts. stats, stop_reason: as in Generation; before the
     text has begun they are empty and None. number: of the slot. tokens: those that the model has
-    written so far. origins: where they came from. budget_spent: whether the reasoning was ended at
-    its budget. has_called: whether there is a call that is whole.
+    written so far. origins: where they came from. has_called: whether there is a call that is
+    whole.
     """
 
     def __init__(
@@ -58,17 +58,12 @@ class Reply:
         self.number = number
         self.generation: Generation | None = None
         self.tokens: list[Token] = []
-        self.budget_spent = False
         self.origins: set[str] = set()
         self._slot = slot
         self.has_called = False
-        # Why no answer fits behind reasoning that was ended.
-        self._no_room: StopReason | None = None
         # The tokens of the prompt that were in the cache.
         self._cached = 0
         self._stopped = stopped
-        # Of the first part, where there is another one.
-        self._first_stats: Stats | None = None
         continued = bool(asked.continued.strip())
         self._writer = AnswerWriter(
             self.model,
@@ -94,8 +89,12 @@ class Reply:
     @property
     def stats(self) -> Stats:
         """The counts and times so far; those of the prompt are of what was asked."""
-        stats = self.generation.stats if self.generation else Stats()
-        return stats.of_whole_text(self._first_stats, self._writer.inserted)
+        return self._writer.stats
+
+    @property
+    def budget_spent(self) -> bool:
+        """Whether the reasoning was ended at its budget."""
+        return self._writer.is_budget_spent
 
     @property
     def thinking_budget(self) -> ThinkingBudget:
@@ -107,9 +106,7 @@ class Reply:
         """Why the text has ended; None before."""
         if self.has_called and self.asked.one_call:
             return "eos"  # as if the model had ended it there
-        if self._no_room:
-            return self._no_room
-        return self.generation.stop_reason if self.generation else None
+        return self._writer.stop_reason
 
     @property
     def model(self) -> Model:
@@ -128,75 +125,47 @@ class Reply:
             yield running
 
     def _write(self, gone: Callable[[], bool]) -> Generator[Delta, None, None]:
-        def cancelled() -> bool:
-            return gone() or self._stopped()
+        def start(stats: Stats) -> Generation:
+            return self._start(stats, cancelled=lambda: gone() or self._stopped())
 
-        slot = self._slot
+        slot, asked = self._slot, self.asked
+        prompt, most, context = len(asked.prompt), asked.settings.max_tokens, slot.target.n_ctx
         slot.in_answer = True
         try:
-            goes_on = True
-            while goes_on:
-                spent = self.thinking_budget.is_spent()
-                goes_on = yield from self._close_thought() if spent else self._part(cancelled)
+            for each in self._writer.write(start, prompt=prompt, most=most, context=context):
+                if isinstance(each, Written):
+                    yield self._delta(each)
+                elif asked.shows_progress and not self.tokens:
+                    for progress in prompt_progress(each, self._cached):
+                        yield Delta(None, progress=progress)
+                if self.has_called and asked.one_call:
+                    return
         finally:
+            if self.generation:
+                self.generation.close()
             slot.in_answer = False
-        if self.has_called and self.asked.one_call:
-            return
         rest = self._events_of(self._writer.end(), last=True)
         if self._parser:
             rest += self._allowed(self._parser.finish())
         if rest:
             yield Delta(None, tuple(rest))
 
-    def _part(self, cancelled: Callable[[], bool]) -> Generator[Delta, None, bool]:
-        """Write until the text ends, or the budget of its reasoning; whether it is the latter."""
-        is_first = self.generation is None
-        with self._start(cancelled) as running:
-            if self.asked.shows_progress and is_first:
-                for progress in prompt_progress(running, self._cached):
-                    yield Delta(None, progress=progress)
-            for token in running:
-                yield self._delta(token)
-                if self.has_called and self.asked.one_call:
-                    return False
-                if running.stop_reason is None and self.thinking_budget.is_spent():
-                    break
-            else:
-                return False
-        self._first_stats = self._first_stats or running.stats
-        return True
-
-    def _close_thought(self) -> Generator[Delta, None, bool]:
-        """Write the closing tag in the model's place; whether there is room for an answer."""
-        self._no_room = self._writer.no_room(
-            prompt=len(self.asked.prompt),
-            most=self.asked.settings.max_tokens,
-            context=self._slot.target.n_ctx,
-        )
-        if self._no_room:
-            return False
-        self.budget_spent = True
-        yield Delta(None, tuple(self._events_of(self._writer.close_thought())))
-        return True
-
-    def _start(self, cancelled: Callable[[], bool]) -> Generation:
+    def _start(self, stats: Stats, cancelled: Callable[[], bool]) -> Generation:
         """Start the next part."""
         slot, prompt, written = self._slot, self.asked.prompt, self._writer.tokens
         with slot.lock:
             if self.generation is None and (wordings := self.asked.wordings):
                 slot.reword(prompt, lambda model: wordings.get(model.path))
-            started = slot.start(
+            self.generation = slot.start(
                 [*prompt, *written],
                 self._settings_of_rest() if written else self.asked.settings,
-                stats=self.stats if self.generation else None,
+                stats=stats,
                 detokenizer=self._writer.detokenizer,
                 cancelled=cancelled,
             )
-            started.commit_at_most(self.thinking_budget.room)
-            self.generation = started
             # The first pass is requested before a long prompt of another text gets the lock again.
-            self._cached, _ = next(started.reading(), (0, 0))
-        return started
+            self._cached, _ = next(self.generation.reading(), (0, 0))
+        return self.generation
 
     def _settings_of_rest(self) -> GenerationConfig:
         """The settings behind reasoning that was ended, whose grammar is that of the answer."""
@@ -204,10 +173,12 @@ class Reply:
         rest = settings_behind(self.asked.settings, written=written, prompt=prompt)
         return rest if rest.grammar is None else replace(rest, grammar=self.asked.answer_grammar)
 
-    def _delta(self, token: Token) -> Delta:
-        self.origins.add(token.origin)
-        self.tokens.append(token)
-        return Delta(token, tuple(self._events_of(self._writer.add(token.id, token.text))))
+    def _delta(self, written: Written) -> Delta:
+        token, split = written
+        if token:
+            self.origins.add(token.origin)
+            self.tokens.append(token)
+        return Delta(token, tuple(self._events_of(split)))
 
     def _events_of(self, split: Split, *, last: bool = False) -> list[Event]:
         """The events of another piece of text; last: of what was held back."""

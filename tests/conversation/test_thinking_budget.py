@@ -223,6 +223,7 @@ def test_sessions_scripts_and_requests_have_the_same_text(tmp_path: Path, budget
             if budget:
                 assert result.stats.prompt_tokens == reply.stats.prompt_tokens
                 assert reply.stats.prompt_tokens == len(reasoned.prompt)
+                assert answer.stats.prompt_tokens == len(reasoned.prompt)
             ended.append((reply.budget_spent, len(reply.tokens)))
     assert [spent for spent, _ in ended] == sorted(spent for spent, _ in ended)
     assert {spent for spent, _ in ended} == {False, True}

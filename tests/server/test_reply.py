@@ -51,10 +51,7 @@ class Running:
     def reading(self) -> Any:
         return iter(())
 
-    def __enter__(self) -> "Running":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
+    def close(self) -> None:
         self.stop_reason = self.stop_reason or "cancelled"
 
     def __iter__(self) -> Any:
@@ -82,7 +79,7 @@ def replied(
     model = Model(texts, control)
     slot: Any = SimpleNamespace(
         lock=nullcontext(),
-        target=SimpleNamespace(model=model),
+        target=SimpleNamespace(model=model, n_ctx=100),
         start=lambda _tokens, settings, **_: Running(model, len(texts), settings.stop, ends),
     )
     settings = TextSettings(stop=tuple(stop))
