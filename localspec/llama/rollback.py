@@ -79,7 +79,8 @@ class Memory:
 
     owner: the context. seq_id: the text's sequence id. window: the size of the sliding window in
     tokens, 0 for none; older tokens are dropped. kind: as found by `probe`. length: the number of
-    the text's tokens in the cache, once `end_pass` has followed `begin_pass`.
+    the text's tokens in the cache, once `end_pass` has followed `begin_pass`; of a tree, every node
+    counts until `cut` or `join`.
     """
 
     def __init__(

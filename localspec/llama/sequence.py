@@ -222,11 +222,7 @@ class KVSequence(CachedText):
         """The pass was computed: its tokens become text now, or by `commit`."""
         self._draft = requested.draft
         self._pending = requested.tokens[: len(requested) - len(self._draft)]
-        rows = self.rows_in_pass
-        if self.branch_ids:
-            # The first branch has the text's own sequence id.
-            rows -= len(self._draft) - Tree(self._draft).depth_of_first_branch
-        self.memory.end_pass(rows)
+        self.memory.end_pass(self.rows_in_pass)
         if requested.drafted is None:
             self.tokens.extend(self._pending)
             self._pending = ()

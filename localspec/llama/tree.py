@@ -21,8 +21,3 @@ class Tree:
     def level(self, node: int) -> int:
         """The number of nodes above `node`."""
         return len(self._draft.path(node)) - 1
-
-    @property
-    def depth_of_first_branch(self) -> int:
-        """The number of nodes of branch 0."""
-        return len(self._draft.path(self.leaves[0]))
