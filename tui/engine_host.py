@@ -27,7 +27,7 @@ from localspec_tui.engine_events import (
     QuestionAsked,
 )
 from localspec_tui.labels import model_label
-from localspec_tui.load_request import Draft, LoadRequest, Model
+from localspec_tui.load_request import Draft, LoadRequest, ModelOption
 
 # Options of Session, beside those of GenerationConfig, that can be changed.
 SESSION_OPTIONS = frozenset({"when_full", "thinking_budget", "template_options"})
@@ -203,7 +203,7 @@ class EngineHost:
         """Load the model again with a context of so many tokens."""
         before = self._load_request
         try:
-            self.load(before.changed(None, None, {"context": context}))
+            self.load(before.changed({"context": context}))
         except Exception as error:
             # Who handles the failure looks whether a model is loaded.
             self.load(before, may_stop=False)
@@ -224,11 +224,11 @@ class EngineHost:
         self._comparable.clear()
         session.template_options = {**(session.template_options or {}), **thinking_variables(on)}
         changed = {"template_options": session.template_options}
-        self._load_request = self._load_request.changed(None, None, changed)
+        self._load_request = self._load_request.changed(changed)
 
-    def switch(self, model: Model, draft: Draft | None, sampling: Mapping[str, Any]) -> None:
+    def switch(self, model: ModelOption, draft: Draft | None, sampling: Mapping[str, Any]) -> None:
         """Continue with another model, other drafters or other options."""
-        request = self._load_request.changed(model, draft, sampling)
+        request = self._load_request.changed(sampling, model=model, draft=draft)
         if self.session is None:
             self.load(request)
             return
@@ -253,9 +253,9 @@ class EngineHost:
             self._comparable.clear()
         for name in sampling.keys() & SESSION_OPTIONS:
             setattr(session, name, sampling[name])
-        self._load_request = self._load_request.changed(None, None, sampling)
+        self._load_request = self._load_request.changed(sampling)
 
-    def _exchange(self, session: Session, model: Model, draft: Draft | None) -> None:
+    def _exchange(self, session: Session, model: ModelOption, draft: Draft | None) -> None:
         """Load another model or other drafters."""
         self._emit(ModelLoading(f"loading {_label(model) if model else f'drafter {draft}'}"))
         with watched(self._emit_progress):
@@ -284,5 +284,5 @@ class EngineHost:
             self.answer = shown
 
 
-def _label(model: Model) -> str:
+def _label(model: ModelOption) -> str:
     return model_label(str(model)) if model else "the bundled pair"

@@ -14,7 +14,7 @@ from localspec.stats import Stats
 from localspec_tui.command_queue import CommandQueue
 from localspec_tui.engine_events import EngineEvent
 from localspec_tui.engine_host import EngineHost
-from localspec_tui.load_request import Draft, LoadRequest, Model
+from localspec_tui.load_request import Draft, LoadRequest, ModelOption
 
 _CLOSE_TIMEOUT = 10.0
 
@@ -80,7 +80,7 @@ class EngineThread:
 
     # Commands.
 
-    def load(self, model: Model = None, draft: Draft = AUTO, **options: Any) -> None:
+    def load(self, model: ModelOption = None, draft: Draft = AUTO, **options: Any) -> None:
         """Load a model in place of the loaded one; the conversation stays.
 
         options: those of `localspec.load` and of Session, except that `when_full` is "drop" by
@@ -119,7 +119,9 @@ class EngineThread:
         """
         self._put("reset", lambda: self._host.reset(conversation or Conversation(), system))
 
-    def switch(self, model: Model = None, draft: Draft | None = None, **sampling: Any) -> None:
+    def switch(
+        self, model: ModelOption = None, draft: Draft | None = None, **sampling: Any
+    ) -> None:
         """Continue with another model, other drafters or other options; None keeps the model.
 
         sampling: options of GenerationConfig and of Session. Emits ModelLoading if

@@ -9,7 +9,7 @@ from typing import Any
 from localspec.drafters.spec import AUTO, DraftOption
 from localspec.engine import engine
 
-Model = str | Path | None
+ModelOption = str | Path | None
 Draft = DraftOption | Sequence[DraftOption]
 
 _ENGINE_OPTIONS = frozenset(inspect.signature(engine.load).parameters)
@@ -20,7 +20,7 @@ _CONVERSATION_OPTIONS = frozenset({"conversation", "system"})
 class LoadRequest:
     """model, draft: as `localspec.load` takes them. options: its other options, and Session's."""
 
-    model: Model = None
+    model: ModelOption = None
     draft: Draft = AUTO
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -40,7 +40,11 @@ class LoadRequest:
         return LoadRequest(self.model, self.draft, kept)
 
     def changed(
-        self, model: Model, draft: Draft | None, options: Mapping[str, Any]
+        self,
+        options: Mapping[str, Any],
+        *,
+        model: ModelOption = None,
+        draft: Draft | None = None,
     ) -> "LoadRequest":
         """A request with another model, drafter or options; None keeps what this request has."""
         if model not in (None, self.model):

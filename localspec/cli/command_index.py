@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from localspec.cli.shell_completion import Complete, Items, models, word_list, words, words_or_files
+from localspec.utils.option_names import typed_name
 
 FILE = "commands.json"
 # The commands of which `run` is one or the other.
@@ -53,7 +54,7 @@ def options_with_values(command: str) -> set[str]:
 
 def _setting_value(context: click.Context, parameter: click.Parameter, typed: str) -> Items:
     """Complete the value of `config set`, as that of the option of the same name."""
-    option = f"--{str(context.params.get('name')).replace('_', '-')}"
+    option = typed_name(str(context.params.get("name")))
     entry = next((entry for entry in _run_entries() if option in entry["names"]), None)
     return _parameter(entry).shell_complete(context, typed) if entry else []
 

@@ -20,6 +20,7 @@ from localspec.cli.output import write_note
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.llama.bounds import LEAST_BASE, MOST_BASE, MOST_CONTEXT, MOST_SCALE, MOST_THREADS
 from localspec.llama.placement import LOAD_MODES, SPLIT_MODES
+from localspec.utils.option_names import typed_name
 from localspec.utils.paths import config_folder
 from localspec.utils.similar_names import did_you_mean
 from localspec.utils.toml_file import parse_toml, read_text
@@ -61,7 +62,7 @@ class Setting:
     @property
     def option(self) -> str:
         """The option of the command line that sets it."""
-        return f"--{self.name.replace('_', '-')}"
+        return typed_name(self.name)
 
     def checked(self, value: Any, where: str) -> Value:
         """Return a value of the file. Raises InvalidValueError, which begins with `where`."""

@@ -241,10 +241,11 @@ class _Judge:
         drawn = sampler.sample(plain, scored.prefix) if self._same_text else plain.token(0)
         has_gap = plain.index(scored.token) is not None or not sampler.params.temperature
         gap = _gap(scored, drawn, sampler, plain.temperature) if has_gap else math.inf
-        explained = self.gives(scored.stepped, scored) or self._is_rounding(scored, difference)
+        explained = self.gives(scored.stepped, scored)
+        explained = explained or self._is_rounding(scored, plain, difference)
         return Divergence(scored.index, scored.token, drawn, gap, "NUMERIC" if explained else "BUG")
 
-    def _is_rounding(self, scored: _Scored, difference: float) -> bool:
+    def _is_rounding(self, scored: _Scored, plain: Distribution, difference: float) -> bool:
         """Whether the token is within rounding: no logit differs from plain decoding's by more.
 
         Then some row keeps it, and for each token that would be drawn in its place, also where this
@@ -265,7 +266,6 @@ class _Judge:
             gaps = [gains / each + noise[:-1] - noise[-1] for each in temperatures]
             return np.asarray(np.min(gaps, axis=0) > 0)
 
-        plain = self._law(scored.plain, scored)
         ids = np.arange(len(plain)) if plain.ids is None else plain.ids
         rivals = ids[is_ahead(plain.logits, ids)]
         return rivals.size <= _MOST_RIVALS and not any(
