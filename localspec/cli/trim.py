@@ -23,7 +23,7 @@ from localspec.cli.status_line import StatusLine
 from localspec.cli.trim_output import trim_record, trim_text
 from localspec.cli.trim_progress import TrimProgress
 from localspec.conversion.draft_trial import DraftTrial, try_drafts
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.conversion.token_counts import Counts, count_ids, count_texts, texts_in
 from localspec.conversion.trim import DraftHead, add_trimmed, needed_tokens, trim
 from localspec.engine.engine import Engine, load
@@ -92,7 +92,7 @@ def trim_command(
     """
     output = Output()
     path, model = locate(head), locate(target)
-    draft = DraftHead(path, Target(model))
+    draft = DraftHead(path, TargetFile(model))
     names = comma_separated(sets) if sets else [] if file else default_sets(model)
     tasks = load_tasks(names, Path(file) if file else None)
     with on_interrupt(exit_at_once):

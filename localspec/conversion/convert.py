@@ -14,7 +14,7 @@ from localspec.conversion.eagle3_layout import is_eagle3
 from localspec.conversion.head import ConvertedHead
 from localspec.conversion.matrix_heads import matrix_heads, require_right_target
 from localspec.conversion.published import TYPES, Checkpoint, file_type, require_type
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.gguf import matrix_heads as matrix_files
 from localspec.gguf.files import ModelFiles
@@ -88,7 +88,7 @@ def convert(
     name. Raises LocalspecError: ModelLoadError for a checkpoint that cannot be converted,
     DrafterMismatchError for one of another target, InvalidValueError for options.
     """
-    checkpoint, model = Checkpoint(source), Target(target)
+    checkpoint, model = Checkpoint(source), TargetFile(target)
     eagle3 = is_eagle3(checkpoint)
     type_ = require_type(type_name, TYPES if eagle3 else matrix_files.TYPES)
     if eagle3:
@@ -121,7 +121,7 @@ def convert(
     return Conversion(path, head.architecture, head.notes, written=True)
 
 
-def default_path(target: Target, architecture: str, type_: TensorType) -> Path:
+def default_path(target: TargetFile, architecture: str, type_: TensorType) -> Path:
     """The file beside the target that belongs to it by its name.
 
     For a target of the Hub's cache, into which nothing is written, one among localspec's drafters.
@@ -133,7 +133,7 @@ def default_path(target: Target, architecture: str, type_: TensorType) -> Path:
     return target.path.parent / f"{architecture}-{of}-{type_.name}.gguf"
 
 
-def _list(path: Path, head: ConvertedHead, target: Target) -> None:
+def _list(path: Path, head: ConvertedHead, target: TargetFile) -> None:
     """Make a head one of its target's own drafters. Nothing is known of its acceptance."""
     kind = kind_of(read_header(path)) or head.architecture
     add_trained(target.path, TrainedDrafter(kind, path.absolute(), target.name, False, 0.0))
@@ -183,7 +183,7 @@ def new_file(path: Path, size: int) -> Iterator[Path]:
         ) from error
 
 
-def _require_usable(part: Path, head: ConvertedHead, target: Target) -> None:
+def _require_usable(part: Path, head: ConvertedHead, target: TargetFile) -> None:
     """Check the file as it is checked before it drafts."""
     header = read_header(part)
     if head.architecture == EAGLE3:

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.conversion.published import Checkpoint
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.errors import DrafterMismatchError, ModelLoadError
 from localspec.gguf.writer import Bytes, TensorData, TensorType
 from localspec.models.vocabulary_match import MOST_SIZE_DIFFERENCE
@@ -20,7 +20,7 @@ def d2t_tensor(ids: Ids) -> TensorData:
     return TensorData(D2T, ids.shape, TensorType.I64, [data])
 
 
-def require_same_vocabulary(checkpoint: Checkpoint, target: Target) -> None:
+def require_same_vocabulary(checkpoint: Checkpoint, target: TargetFile) -> None:
     """Raise DrafterMismatchError for a head of another vocabulary, as far as its size tells."""
     size = checkpoint.config.get("vocab_size")
     if isinstance(size, int) and abs(size - target.n_vocab) > MOST_SIZE_DIFFERENCE:
@@ -30,7 +30,7 @@ def require_same_vocabulary(checkpoint: Checkpoint, target: Target) -> None:
         )
 
 
-def draft_ids(checkpoint: Checkpoint, target: Target, rows: int | None) -> Ids | None:
+def draft_ids(checkpoint: Checkpoint, target: TargetFile, rows: int | None) -> Ids | None:
     """The target's token of each row of the output matrix; None where row and token are equal.
 
     rows: of the published output matrix; None without one.

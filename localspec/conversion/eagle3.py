@@ -18,7 +18,7 @@ from localspec.conversion.eagle3_layout import HeadSizes, require_shapes, tensor
 from localspec.conversion.head import ConvertedHead
 from localspec.conversion.published import Checkpoint, PublishedTensor, tensor_of_rows
 from localspec.conversion.rope import Rope
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelLoadError
 from localspec.gguf.heads import EAGLE3
 from localspec.gguf.reader import TensorInfo
@@ -37,7 +37,7 @@ _COMPARED, _APART = 64, 0.3
 
 def eagle3_head(
     checkpoint: Checkpoint,
-    target: Target,
+    target: TargetFile,
     type_: TensorType,
     layers: Sequence[int] | None = None,
 ) -> ConvertedHead:
@@ -57,7 +57,7 @@ class _Eagle3:
     def __init__(
         self,
         checkpoint: Checkpoint,
-        target: Target,
+        target: TargetFile,
         type_: TensorType,
         layers: Sequence[int] | None,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Target: the model that a head is converted or trimmed for, as far as its files tell."""
+"""TargetFile: the model that a head is converted or trimmed for, as far as its files tell."""
 
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from localspec.gguf.weights import Weights
 _OUTPUT, _EMBEDDING = "output.weight", "token_embd.weight"
 
 
-class Target:
+class TargetFile:
     """A target's header and weights; nothing is loaded.
 
     width: of its hidden rows. layers: without heads inside. n_vocab: tokens. name: for messages.

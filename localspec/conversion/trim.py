@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from localspec.conversion.convert import RECIPE, is_here, new_file
 from localspec.conversion.draft_trial import DraftTrial
 from localspec.conversion.draft_vocabulary import D2T, Ids, d2t_tensor
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.gguf.block_heads import DFLASH, DFLASH2, DSPARK
 from localspec.gguf.check import check_drafter
@@ -67,7 +67,7 @@ class DraftHead:
     target, ModelLoadError for a broken file.
     """
 
-    def __init__(self, path: Path, target: Target) -> None:
+    def __init__(self, path: Path, target: TargetFile) -> None:
         self.path, self.name = path, display_name(path.name)
         self.header = check_drafter(path)
         _require_map(self.name, self.header)
@@ -177,7 +177,7 @@ def _default_path(head: Path, count: int) -> Path:
     return head.parent / f"{head.stem}-{count}-tokens.gguf"
 
 
-def trim_in_place(path: Path, target: Target, counts: NDArray[np.int64]) -> None:
+def trim_in_place(path: Path, target: TargetFile, counts: NDArray[np.int64]) -> None:
     """Trim a head in its own file, to the default number of tokens; nothing is added about it."""
     trimmed = path.with_name(f"{path.name}.trimmed")
     try:
@@ -194,7 +194,7 @@ def default_tokens(head: DraftHead, needed: Collection[int]) -> int:
     return max(kept, len({*needed} & {*head.ids.tolist()}), 1)
 
 
-def needed_tokens(target: Target, end_tokens: Collection[int]) -> set[int]:
+def needed_tokens(target: TargetFile, end_tokens: Collection[int]) -> set[int]:
     """The tokens that end a text or that the chat template writes as one token.
 
     end_tokens: those that end a generation.
@@ -250,7 +250,7 @@ def _write(head: DraftHead, rows: NDArray[np.intp], path: Path, recipe: str) -> 
         require_fitting(part, read_header(part), target.path, target.header)
 
 
-def _write_trimmed(out: Path, path: Path, target: Target, counts: NDArray[np.int64]) -> None:
+def _write_trimmed(out: Path, path: Path, target: TargetFile, counts: NDArray[np.int64]) -> None:
     head, needed = DraftHead(path, target), needed_tokens(target, ())
     tensors = [*head.with_rows(chosen_rows(head, counts, needed, default_tokens(head, needed)))]
     write_gguf(out, head.header.architecture, head.header.metadata, tensors)

@@ -57,75 +57,74 @@ class Waves:
     written: int = 0
 
 
-def budget_for_tokens(tokens: int, sizes: Waves) -> Budget:
+def budget_for_tokens(tokens: int, waves: Waves) -> Budget:
     """The budget for so many tokens of answers."""
-    return Budget(max(1, math.ceil(tokens / sizes.answers)), ROUNDS)
+    return Budget(max(1, math.ceil(tokens / waves.answers)), ROUNDS)
 
 
-def budget_for_seconds(seconds: float, speeds: Speeds, sizes: Waves) -> Budget:
+def budget_for_seconds(seconds: float, speeds: Speeds, waves: Waves) -> Budget:
     """The budget that takes so long from now on, as far as speeds tell.
 
     More rounds over fewer texts, until writing and reading take less than their share.
     """
     for rounds in range(_FEWEST_ROUNDS, _MOST_ROUNDS + 1):
-        waves = _affordable(seconds, rounds, speeds, sizes)
-        budget = Budget(waves, rounds)
-        text = forecast(budget, speeds, sizes) - training_seconds(budget, speeds, sizes)
+        budget = Budget(_affordable(seconds, rounds, speeds, waves), rounds)
+        text = forecast(budget, speeds, waves) - training_seconds(budget, speeds, waves)
         # One wave is all that there is time for: more rounds would take more than was asked for.
-        if waves == 1 or text - speeds.trial <= _TEXT_SHARE * seconds:
+        if budget.waves == 1 or text - speeds.trial <= _TEXT_SHARE * seconds:
             break
     # Too little time for another wave is enough for more rounds, where there are few waves.
     while budget.rounds < _MOST_ROUNDS:
         longer = Budget(budget.waves, budget.rounds + 1)
-        if forecast(longer, speeds, sizes) > seconds:
+        if forecast(longer, speeds, waves) > seconds:
             break
         budget = longer
     return budget
 
 
-def _affordable(seconds: float, rounds: int, speeds: Speeds, sizes: Waves) -> int:
+def _affordable(seconds: float, rounds: int, speeds: Speeds, waves: Waves) -> int:
     """The most waves for so many rounds; at least 1."""
     low, high = 1, 1 << 20
     while low < high:
         middle = (low + high + 1) // 2
-        if forecast(Budget(middle, rounds), speeds, sizes) <= seconds:
+        if forecast(Budget(middle, rounds), speeds, waves) <= seconds:
             low = middle
         else:
             high = middle - 1
     return low
 
 
-def forecast(budget: Budget, speeds: Speeds, sizes: Waves) -> float:
+def forecast(budget: Budget, speeds: Speeds, waves: Waves) -> float:
     """The seconds that a budget takes."""
-    write = max(0, budget.waves - sizes.written) * sizes.answers * speeds.write
-    once = 0 if _are_read_again(budget, sizes) else budget.waves * sizes.tokens
-    read = (once + sizes.held_out) * speeds.read
-    return write + read + rounds_seconds(budget, speeds, sizes) + speeds.trial
+    write = max(0, budget.waves - waves.written) * waves.answers * speeds.write
+    once = 0 if _are_read_again(budget, waves) else budget.waves * waves.tokens
+    read = (once + waves.held_out) * speeds.read
+    return write + read + rounds_seconds(budget, speeds, waves) + speeds.trial
 
 
-def rounds_seconds(budget: Budget, speeds: Speeds, sizes: Waves) -> float:
+def rounds_seconds(budget: Budget, speeds: Speeds, waves: Waves) -> float:
     """The seconds of all rounds: of training, and of what the target reads in them."""
-    return training_seconds(budget, speeds, sizes) + reading_seconds(budget, speeds, sizes)
+    return training_seconds(budget, speeds, waves) + reading_seconds(budget, speeds, waves)
 
 
-def training_seconds(budget: Budget, speeds: Speeds, sizes: Waves) -> float:
+def training_seconds(budget: Budget, speeds: Speeds, waves: Waves) -> float:
     """The seconds of all rounds, without the target."""
-    train = budget.rounds * budget.waves * sizes.tokens * speeds.train
-    return train + (budget.rounds + 1) * sizes.held_out * speeds.train * _MEASURING
+    train = budget.rounds * budget.waves * waves.tokens * speeds.train
+    return train + (budget.rounds + 1) * waves.held_out * speeds.train * _MEASURING
 
 
-def reading_seconds(budget: Budget, speeds: Speeds, sizes: Waves) -> float:
+def reading_seconds(budget: Budget, speeds: Speeds, waves: Waves) -> float:
     """The seconds in which the target reads, within the rounds; 0 where all rows have room.
 
     The disk holds the waves that come next, and a part of them comes first in the next round too.
     """
-    if not _are_read_again(budget, sizes):
+    if not _are_read_again(budget, waves):
         return 0.0
-    waves, room = budget.waves, math.floor(sizes.most_waves)
-    read = waves + (budget.rounds - 1) * (waves - room**2 / waves)
-    loads = budget.rounds * math.ceil(waves / max(1, room))
-    return read * sizes.tokens * speeds.read + loads * speeds.load
+    count, room = budget.waves, math.floor(waves.most_waves)
+    read = count + (budget.rounds - 1) * (count - room**2 / count)
+    loads = budget.rounds * math.ceil(count / max(1, room))
+    return read * waves.tokens * speeds.read + loads * speeds.load
 
 
-def _are_read_again(budget: Budget, sizes: Waves) -> bool:
-    return budget.waves > sizes.most_waves
+def _are_read_again(budget: Budget, waves: Waves) -> bool:
+    return budget.waves > waves.most_waves

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from localspec.training.cut_shape import CutShape, CutSource
 
 
-class Turns(nn.Module):
+class RotaryEmbedding(nn.Module):
     """Turns queries and keys by their position (Su et al. 2021, RoPE)."""
 
     def __init__(self, shape: CutShape, factors: Tensor | None) -> None:
@@ -54,7 +54,9 @@ class CutLayer(nn.Module):
             weight = weights.get(f"{name}.weight")
             self.add_module(name, nn.Identity() if weight is None else norm(weight, shape.epsilon))
 
-    def forward(self, rows: Tensor, turns: Turns, angles: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(
+        self, rows: Tensor, turns: RotaryEmbedding, angles: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """The rows that leave the layer."""
         texts, length, _ = rows.shape
         normed = self.attn_norm(rows)
@@ -111,11 +113,11 @@ def read_layer(source: CutSource, number: int) -> CutLayer:
     return CutLayer(source.shape, tensors)
 
 
-def turns_of(source: CutSource) -> Turns:
+def turns_of(source: CutSource) -> RotaryEmbedding:
     """How the target turns queries and keys."""
     name = "rope_freqs.weight"
     factors = _tensor(source, name) if source.has(name) else None
-    return Turns(source.shape, factors)
+    return RotaryEmbedding(source.shape, factors)
 
 
 class Norm(nn.RMSNorm):

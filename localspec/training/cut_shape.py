@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.errors import DrafterMismatchError
 from localspec.gguf.reader import TensorInfo
 from localspec.gguf.weights import Weights
@@ -64,7 +64,7 @@ class CutSource:
     Raises DrafterMismatchError for a target whose graph is another one.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: TargetFile) -> None:
         self.target, architecture = target, target.header.architecture
         if architecture not in TURNS_HALVES:
             known = ", ".join(TURNS_HALVES)
@@ -116,7 +116,7 @@ class CutSource:
 
 
 def shape_of(
-    target: Target, refusal: Callable[[str], DrafterMismatchError], *, halves: bool
+    target: TargetFile, refusal: Callable[[str], DrafterMismatchError], *, halves: bool
 ) -> CutShape:
     """The sizes of a target's layers. refusal: an error that says why.
 
@@ -161,7 +161,7 @@ def shape_of(
     )
 
 
-def _require_layers(target: Target, layers: Iterable[set[str]]) -> None:
+def _require_layers(target: TargetFile, layers: Iterable[set[str]]) -> None:
     for names in layers:
         if unknown := names - _LAYER:
             raise _refusal(target, f"its layers have a tensor {min(unknown)}")
@@ -169,7 +169,7 @@ def _require_layers(target: Target, layers: Iterable[set[str]]) -> None:
             raise _refusal(target, f"a layer lacks {min(missing)}")
 
 
-def _refusal(target: Target, why: str) -> DrafterMismatchError:
+def _refusal(target: TargetFile, why: str) -> DrafterMismatchError:
     return DrafterMismatchError(
         f"no draft model can be cut out of {target.name}: {why}; train another kind "
         "(medusa, eagle3, dflash and mtp read the target's rows instead of its layers)"

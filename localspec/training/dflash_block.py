@@ -33,7 +33,7 @@ class DFlashLayer(Layer):
         self.add_feed_forward(sizes)
 
     def forward(
-        self, rows: Tensor, text: Tensor, turns: "Turns", places: Tensor, seen: Tensor
+        self, rows: Tensor, text: Tensor, turns: "RotaryTable", places: Tensor, seen: Tensor
     ) -> Tensor:
         """rows: (texts, blocks, BLOCK, width). text: (texts, length, width). places: of the rows.
 
@@ -62,7 +62,7 @@ class DFlashLayer(Layer):
         return self.fed_forward(rows + self.output(mixed.reshape(rows.shape)))
 
 
-class Turns:
+class RotaryTable:
     """RoPE at any places. cos, sin: those of a Transformer."""
 
     def __init__(self, cos: Tensor, sin: Tensor) -> None:
@@ -104,7 +104,7 @@ class DFlashBlock(Rotating):
         fused = self.fc(torch.cat([states[layer] for layer in self.reads], -1))
         text = self.text_norm(fused.float())
         places = starts[..., None] + torch.arange(BLOCK, device=starts.device)
-        turns = Turns(self.cos, self.sin)
+        turns = RotaryTable(self.cos, self.sin)
         for layer in self.layers:
             rows = layer(rows, text, turns, places, seen)
         return self.norm(rows)

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.gguf.block_heads import DFLASH
 from localspec.gguf.writer import TensorType
 from localspec.training.acceptance_loss import Agreement, acceptance_loss, agreement
@@ -112,7 +112,7 @@ def _count(wanted: Tensor) -> int:
     return max(1, wanted.shape[1] // _TOKENS)
 
 
-def _mask_of(target: Target) -> int:
+def _mask_of(target: TargetFile) -> int:
     found = (target.header.metadata.get(key) for key in _STAND_INS)
     return next((each for each in found if isinstance(each, int) and each < target.n_vocab), 0)
 

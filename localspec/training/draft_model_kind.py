@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from localspec.conversion.published import file_type, require_type, tensor_of
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.errors import InvalidValueError
 from localspec.gguf.writer import TensorData, TensorType, write_gguf
 from localspec.models.kinds import DRAFT_MODEL
@@ -88,7 +88,7 @@ class DraftModel(TrainableDrafter):
             yield self._source.stored("rope_freqs.weight")
 
 
-def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
+def _layers(target: TargetFile, options: KindOptions) -> tuple[int, ...]:
     """A draft model reads no rows; the target must be one whose layers can be cut out."""
     if options.head:
         raise InvalidValueError(
@@ -119,7 +119,7 @@ def _tables(source: CutSource) -> int:
     return source.shape.vocabulary * source.shape.width * (1 if source.is_tied else 2)
 
 
-def _size(target: Target, options: KindOptions, _layers: Sequence[int]) -> TrainingSize:
+def _size(target: TargetFile, options: KindOptions, _layers: Sequence[int]) -> TrainingSize:
     source = CutSource(target)
     count = len(options.kept) or _count(source, options)
     tables, shape = _tables(source), source.shape
@@ -130,7 +130,7 @@ def _size(target: Target, options: KindOptions, _layers: Sequence[int]) -> Train
     return TrainingSize(trained, frozen, shape.width, shape.vocabulary, count * kept)
 
 
-def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> DraftModel:
+def _create(target: TargetFile, options: KindOptions, sample: Sequence[Batch]) -> DraftModel:
     source = CutSource(target)
     count, type_ = _count(source, options), require_type(options.type_name, TYPES)
     if options.kept:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.errors import InvalidValueError
 from localspec.gguf.fingerprint import fingerprint
 from localspec.training.acceptance_loss import Agreement
@@ -106,6 +106,6 @@ class Kind:
     """
 
     name: str
-    layers: Callable[[Target, KindOptions], tuple[int, ...]]
-    create: Callable[[Target, KindOptions, Sequence[Batch]], TrainableDrafter]
-    size: Callable[[Target, KindOptions, Sequence[int]], TrainingSize]
+    layers: Callable[[TargetFile, KindOptions], tuple[int, ...]]
+    create: Callable[[TargetFile, KindOptions, Sequence[Batch]], TrainableDrafter]
+    size: Callable[[TargetFile, KindOptions, Sequence[int]], TrainingSize]

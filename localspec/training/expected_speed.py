@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.distillation.work_folder import WorkFolder
 from localspec.gguf.facts import facts_of
 from localspec.models.speed_up import PairMeasurement, estimate_speed_up
@@ -18,7 +18,7 @@ class ExpectedSpeed:
     """
 
     def __init__(
-        self, target: Target, drafter: TrainableDrafter, kind: str, folder: WorkFolder
+        self, target: TargetFile, drafter: TrainableDrafter, kind: str, folder: WorkFolder
     ) -> None:
         self._target, self._kind = target.facts, kind
         path = folder.path / _UNTRAINED

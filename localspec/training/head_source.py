@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.errors import DrafterMismatchError, LocalspecError
 from localspec.gguf.block_heads import DFLASH
 from localspec.gguf.heads import EAGLE3, MTP, require_fitting
@@ -36,7 +36,7 @@ class HeadSource:
     could use.
     """
 
-    def __init__(self, target: Target, kind: str) -> None:
+    def __init__(self, target: TargetFile, kind: str) -> None:
         self.target, self._kind = target, kind
         found = target.embedding, target.output
         if found[0] is None or found[1] is None:
@@ -101,7 +101,7 @@ class HeadSource:
         return nn.Embedding.from_pretrained(rows, freeze=True)
 
 
-def read_layers(target: Target, kind: str, head: Path | None = None) -> tuple[int, ...]:
+def read_layers(target: TargetFile, kind: str, head: Path | None = None) -> tuple[int, ...]:
     """The layers of a target whose input rows a head reads.
 
     head: one that is trained further, whose layers stay; None: three layers, early, in the middle
@@ -121,13 +121,13 @@ def read_layers(target: Target, kind: str, head: Path | None = None) -> tuple[in
     return layers
 
 
-def require_rows_read(target: Target, kind: str, layers: Sequence[int]) -> None:
+def require_rows_read(target: TargetFile, kind: str, layers: Sequence[int]) -> None:
     """Raise DrafterMismatchError for a target that hands out no rows of these layers."""
     if problem := unreadable_rows(target.facts, layers):
         raise refusal(target, kind, problem)
 
 
-def refusal(target: Target, kind: str, why: str) -> DrafterMismatchError:
+def refusal(target: TargetFile, kind: str, why: str) -> DrafterMismatchError:
     """An error that names the kinds which this target leaves."""
     others = [each for each, is_left in _LEFT.items() if each != kind and is_left(target, kind)]
     named = " or ".join(filter(None, [", ".join(others[:-1]), *others[-1:]]))
@@ -135,7 +135,7 @@ def refusal(target: Target, kind: str, why: str) -> DrafterMismatchError:
     return DrafterMismatchError(f"no {kind} can be trained for {target.name}: {why}; {way_out}")
 
 
-def _can_be_cut(target: Target, _refused: str) -> bool:
+def _can_be_cut(target: TargetFile, _refused: str) -> bool:
     try:
         CutSource(target)
     except LocalspecError:
@@ -143,7 +143,7 @@ def _can_be_cut(target: Target, _refused: str) -> bool:
     return True
 
 
-def _hands_out_rows(target: Target, refused: str) -> bool:
+def _hands_out_rows(target: TargetFile, refused: str) -> bool:
     # Heads that read the same rows are refused together.
     return (
         refused not in (EAGLE3, DFLASH)
@@ -153,7 +153,7 @@ def _hands_out_rows(target: Target, refused: str) -> bool:
 
 
 # By kind, whether it may be trained for a target of which another kind was refused.
-_LEFT: Mapping[str, Callable[[Target, str], bool]] = {
+_LEFT: Mapping[str, Callable[[TargetFile, str], bool]] = {
     MTP: lambda target, _refused: target.header.architecture in MTP_ARCHITECTURES,
     EAGLE3: _hands_out_rows,
     DFLASH: _hands_out_rows,

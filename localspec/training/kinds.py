@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.errors import LocalspecError
 from localspec.models.kinds import DRAFT_MODEL, MEDUSA
 from localspec.training.dflash_kind import DFLASH_KIND
@@ -17,7 +17,7 @@ _ALL = (DRAFT_MODEL_KIND, EAGLE3_KIND, MEDUSA_KIND, DFLASH_KIND, MTP_KIND)
 KINDS: Mapping[str, Kind] = {each.name: each for each in _ALL}
 
 
-def smaller(target: Target, kind: str, options: KindOptions, free: int) -> str:
+def smaller(target: TargetFile, kind: str, options: KindOptions, free: int) -> str:
     """The option with which a training fits in so many bytes; empty where none is known."""
     for option, (name, changed) in _smaller(target, kind, options):
         try:
@@ -29,7 +29,7 @@ def smaller(target: Target, kind: str, options: KindOptions, free: int) -> str:
 
 
 def _smaller(
-    target: Target, kind: str, options: KindOptions
+    target: TargetFile, kind: str, options: KindOptions
 ) -> Iterator[tuple[str, tuple[str, KindOptions]]]:
     """Yield options that take less, with what they stand for: the largest first."""
     if kind == DRAFT_MODEL:

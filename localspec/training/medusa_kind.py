@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from localspec.conversion.published import file_type, require_type
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.gguf.matrix_heads import TYPES, matrix_head_of
 from localspec.gguf.writer import TensorType
 from localspec.loading.matrix_heads import require_target
@@ -73,7 +73,7 @@ class MedusaDrafter(TrainableDrafter):
             yield head, batch.wanted & places_behind(batch.wanted, head + 1)
 
 
-def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
+def _layers(target: TargetFile, options: KindOptions) -> tuple[int, ...]:
     options.require_no_cut(MEDUSA)
     require_type(options.type_name, TYPES)
     HeadSource(target, MEDUSA)
@@ -83,7 +83,7 @@ def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
     return (OUTPUT,)
 
 
-def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> MedusaDrafter:
+def _create(target: TargetFile, options: KindOptions, sample: Sequence[Batch]) -> MedusaDrafter:
     source = HeadSource(target, MEDUSA)
     source.require_rows(sample)
     drafter = MedusaDrafter(source, require_type(options.type_name, TYPES))
@@ -93,7 +93,7 @@ def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> Me
     return drafter
 
 
-def _size(target: Target, _options: KindOptions, _layers: Sequence[int]) -> TrainingSize:
+def _size(target: TargetFile, _options: KindOptions, _layers: Sequence[int]) -> TrainingSize:
     trained = weights_of(lambda: MedusaHeads(target.width))
     tables = target.n_vocab * target.width
     kept = (1 + SHARE * MEDUSA_HEADS * MEDUSA_BLOCKS * _COPIES) * target.width

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from localspec.training.cut_model import Turns, linear, norm
+from localspec.training.cut_model import RotaryEmbedding, linear, norm
 from localspec.training.cut_shape import CutShape
 from localspec.training.eagle3_head import STEPS, Past, later
 from localspec.training.sizes import Floats
@@ -31,7 +31,7 @@ class MtpHead(nn.Module):
 
     def __init__(self, shape: CutShape, weights: Mapping[str, Floats]) -> None:
         super().__init__()
-        self._shape, self._turns = shape, Turns(shape, None)
+        self._shape, self._turns = shape, RotaryEmbedding(shape, None)
         tensors = {name: torch.from_numpy(weights[name].copy()) for name in TENSORS}
         self.nextn = nn.ModuleDict()
         for name in (*_MATRICES, JOIN):

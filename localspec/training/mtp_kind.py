@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from localspec.conversion.published import TYPES, file_type, require_type, tensor_of
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.gguf.heads import MTP
 from localspec.gguf.writer import TensorType, write_gguf
 from localspec.training.chained_drafts import ChainedDrafts
@@ -67,7 +67,7 @@ class MtpDrafter(ChainedDrafts):
             yield own[places], batch.top.at(places)
 
 
-def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
+def _layers(target: TargetFile, options: KindOptions) -> tuple[int, ...]:
     """The rows that leave the target's last layer."""
     options.require_no_cut(MTP)
     require_type(options.type_name, TYPES)
@@ -77,13 +77,13 @@ def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
     return layers
 
 
-def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> MtpDrafter:
+def _create(target: TargetFile, options: KindOptions, sample: Sequence[Batch]) -> MtpDrafter:
     source = MtpSource(target)
     source.require_rows(sample)
     return MtpDrafter(source, options.head, require_type(options.type_name, TYPES))
 
 
-def _size(target: Target, _options: KindOptions, _layers: Sequence[int]) -> TrainingSize:
+def _size(target: TargetFile, _options: KindOptions, _layers: Sequence[int]) -> TrainingSize:
     source = MtpSource(target)
     shape = source.shape
     # Queries have gates as wide as they are; the token and the row before are joined.

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.gguf.heads import MTP, layers_of, require_fitting
 from localspec.gguf.reader import Array
 from localspec.gguf.writer import TensorData
@@ -35,7 +35,7 @@ class MtpSource(HeadSource):
     Raises DrafterMismatchError for a target of an architecture without such heads.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: TargetFile) -> None:
         super().__init__(target, MTP)
         self._architecture = target.header.architecture
         if self._architecture not in MTP_ARCHITECTURES:

@@ -13,7 +13,7 @@ from time import monotonic
 import numpy as np
 import torch
 
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.conversion.token_counts import Counts, count_ids
 from localspec.distillation.last_trial import Trial
 from localspec.distillation.material import Material
@@ -85,7 +85,7 @@ class OwnTraining:
             watch(progress)
 
         self._watch = timed
-        self._kind, self._target = kinds.KINDS[request.kind], Target(request.source.target)
+        self._kind, self._target = kinds.KINDS[request.kind], TargetFile(request.source.target)
         self._layers = self._kind.layers(self._target, request.options)
         size = self._kind.size(self._target, request.options, self._layers)
         smaller = partial(kinds.smaller, self._target, request.kind, request.options)

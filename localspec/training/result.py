@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Event
 
 from localspec.conversion.convert import new_file
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.conversion.token_counts import Counts
 from localspec.conversion.trim import TRIMMABLE, trim_in_place
 from localspec.distillation.last_trial import DEPTH, TEMPERATURES, TOKENS, Trial, try_drafter
@@ -38,14 +38,14 @@ _FEWEST_PROMPTS, _MOST_PROMPTS = 4, 8
 _SLOWER, _LOADING = 2.0, 1.0
 
 
-def default_path(target: Target, kind: str, type_name: str) -> Path:
+def default_path(target: TargetFile, kind: str, type_name: str) -> Path:
     """The file of a target's drafter among localspec's own files."""
     of = ModelFiles((target.path.name,)).base_name
     name = f"{kind}-{of}-{fingerprint(target.path)[:8]}-{type_name}.gguf"
     return default_folder() / name
 
 
-def require_replaceable(path: Path, target: Target) -> None:
+def require_replaceable(path: Path, target: TargetFile) -> None:
     """Raise InvalidValueError for a file that is no drafter trained for this target."""
     if not os.path.lexists(path):
         return
@@ -72,7 +72,7 @@ def require_writable(path: Path) -> None:
 def export(
     drafter: TrainableDrafter,
     path: Path,
-    target: Target,
+    target: TargetFile,
     texts: str,
     rates: Sequence[float],
     *,

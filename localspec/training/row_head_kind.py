@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 from torch import nn
 
 from localspec.conversion.published import TYPES, require_type
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.gguf.writer import TensorType
 from localspec.training.drafter_kind import Kind, KindOptions, TrainableDrafter
 from localspec.training.examples import Batch
@@ -42,13 +42,13 @@ def row_head_kind(
     file, by their names in the head. size: of a training, by the layers that the head reads.
     """
 
-    def layers(target: Target, options: KindOptions) -> tuple[int, ...]:
+    def layers(target: TargetFile, options: KindOptions) -> tuple[int, ...]:
         options.require_no_cut(name)
         require_type(options.type_name, TYPES)
         HeadSource(target, name)
         return read_layers(target, name, options.head)
 
-    def create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> RowHead[Any]:
+    def create(target: TargetFile, options: KindOptions, sample: Sequence[Batch]) -> RowHead[Any]:
         source = HeadSource(target, name)
         source.require_rows(sample)
         reads = read_layers(target, name, options.head)
@@ -58,7 +58,7 @@ def row_head_kind(
             file.load_into(drafter.head, weights(file, source.sizes))
         return drafter
 
-    def size_for(target: Target, _options: KindOptions, reads: Sequence[int]) -> TrainingSize:
+    def size_for(target: TargetFile, _options: KindOptions, reads: Sequence[int]) -> TrainingSize:
         return size(HeadSource(target, name), reads)
 
     return Kind(name, layers, create, size_for)

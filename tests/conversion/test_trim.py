@@ -13,7 +13,7 @@ from fakes.numpy_llama import Tensors
 from fakes.pycode import load
 from fakes.tiny import N_VOCAB, TURNS
 
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.conversion.token_counts import count_ids, count_texts, texts_in
 from localspec.conversion.trim import DraftHead, default_tokens, needed_tokens, trim, trim_in_place
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
@@ -32,8 +32,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def target(path: Path) -> Target:
-    return Target(path)
+def target(path: Path) -> TargetFile:
+    return TargetFile(path)
 
 
 def counts_of(*often: int) -> np.ndarray:
@@ -44,7 +44,9 @@ def counts_of(*often: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_logits_that_are_left_are_the_same(tmp_path: Path, target: Target, shape: str) -> None:
+def test_the_logits_that_are_left_are_the_same(
+    tmp_path: Path, target: TargetFile, shape: str
+) -> None:
     head = write_head(tmp_path / "head.gguf", SHAPES[shape])
     whole, before = DraftHead(head, target), head.read_bytes()
     done = trim(whole, counts_of(259, 266, 275), {2}, 50)
@@ -61,7 +63,7 @@ def test_the_logits_that_are_left_are_the_same(tmp_path: Path, target: Target, s
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_it_drafts_in_llama_cpp(tmp_path: Path, path: Path, target: Target, shape: str) -> None:
+def test_it_drafts_in_llama_cpp(tmp_path: Path, path: Path, target: TargetFile, shape: str) -> None:
     head = write_head(tmp_path / "head.gguf", SHAPES[shape])
     done = trim(DraftHead(head, target), counts_of(259, 266, 271, 275), {2}, 40)
     texts = []
@@ -77,7 +79,7 @@ def test_it_drafts_in_llama_cpp(tmp_path: Path, path: Path, target: Target, shap
 def test_heads_that_draft_in_blocks(tmp_path: Path, shape: str) -> None:
     path = write_target(tmp_path / "target.gguf")
     head = dflash.write_block_head(tmp_path / "head.gguf", dflash.SHAPES[shape])
-    done = trim(DraftHead(head, Target(path)), counts_of(259, 266, 271, 275), {2}, 60)
+    done = trim(DraftHead(head, TargetFile(path)), counts_of(259, 266, 271, 275), {2}, 60)
     shapes = {tensor.name: tensor.shape for tensor in read_header(done.path).tensors}
     assert shapes["output.weight"][1] == shapes["d2t"][0] == 60
     assert shapes.get("markov_w2.weight", (0, 60))[1] == 60
@@ -87,7 +89,9 @@ def test_heads_that_draft_in_blocks(tmp_path: Path, shape: str) -> None:
     assert found.stats.drafted
 
 
-def test_rows_of_a_quantised_matrix_are_not_rounded_again(tmp_path: Path, target: Target) -> None:
+def test_rows_of_a_quantised_matrix_are_not_rounded_again(
+    tmp_path: Path, target: TargetFile
+) -> None:
     from fakes.published import eagle3_config, eagle3_tensors, published
 
     from localspec.conversion.convert import convert
@@ -102,7 +106,7 @@ def test_rows_of_a_quantised_matrix_are_not_rounded_again(tmp_path: Path, target
     assert np.array_equal(ours, theirs[rows])
 
 
-def test_which_tokens_are_kept(tmp_path: Path, target: Target) -> None:
+def test_which_tokens_are_kept(tmp_path: Path, target: TargetFile) -> None:
     """First those that are needed, then by their counts, then by their place."""
     head = DraftHead(write_head(tmp_path / "head.gguf", SHAPES["whole vocabulary"]), target)
     done = trim(head, counts_of(200, 100), {250}, 5)
@@ -113,14 +117,14 @@ def test_which_tokens_are_kept(tmp_path: Path, target: Target) -> None:
     assert 0.4 < fewer.covered < 0.6
 
 
-def test_what_the_template_and_the_end_need(target: Target) -> None:
+def test_what_the_template_and_the_end_need(target: TargetFile) -> None:
     texts = [*target.header.metadata["tokenizer.ggml.tokens"]]  # type: ignore[misc]
     types = [*target.header.metadata["tokenizer.ggml.token_type"]]  # type: ignore[misc]
     written = {token for token, text in enumerate(texts) if types[token] == 3 and text in TURNS}
     assert needed_tokens(target, {7}) == {1, 2, 7} | {token for token in written if texts[token]}
 
 
-def test_the_usual_number(tmp_path: Path, target: Target) -> None:
+def test_the_usual_number(tmp_path: Path, target: TargetFile) -> None:
     head = DraftHead(write_head(tmp_path / "head.gguf", SHAPES["whole vocabulary"]), target)
     assert default_tokens(head, ()) == N_VOCAB // 4
     assert default_tokens(head, range(100)) == 100
@@ -130,19 +134,19 @@ def test_the_usual_number(tmp_path: Path, target: Target) -> None:
 
 
 @pytest.mark.parametrize("tokens", [0, -1, N_VOCAB, 10**9])
-def test_a_number_that_makes_no_sense(tmp_path: Path, target: Target, tokens: int) -> None:
+def test_a_number_that_makes_no_sense(tmp_path: Path, target: TargetFile, tokens: int) -> None:
     head = DraftHead(write_head(tmp_path / "head.gguf", SHAPES["whole vocabulary"]), target)
     with pytest.raises(InvalidValueError, match=f"tokens is {tokens}"):
         trim(head, counts_of(), {1}, tokens)
 
 
-def test_what_is_needed_is_never_left_out(tmp_path: Path, target: Target) -> None:
+def test_what_is_needed_is_never_left_out(tmp_path: Path, target: TargetFile) -> None:
     head = DraftHead(write_head(tmp_path / "head.gguf", SHAPES["whole vocabulary"]), target)
     with pytest.raises(InvalidValueError, match="need 3, which are always kept"):
         trim(head, counts_of(), {1, 2, 3}, 2)
 
 
-def test_the_head_itself_is_never_replaced(tmp_path: Path, target: Target) -> None:
+def test_the_head_itself_is_never_replaced(tmp_path: Path, target: TargetFile) -> None:
     path = write_head(tmp_path / "head.gguf", SHAPES["whole vocabulary"])
     with pytest.raises(InvalidValueError, match="the head itself"):
         trim(DraftHead(path, target), counts_of(), {1}, 20, path)
@@ -154,7 +158,7 @@ def test_the_head_itself_is_never_replaced(tmp_path: Path, target: Target) -> No
 
 
 def test_a_head_of_the_hubs_cache_is_trimmed_among_localspecs_drafters(
-    tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, target: TargetFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("localspec.conversion.trim.repository_of", lambda _: "zoo/head")
@@ -170,7 +174,7 @@ def test_a_head_of_the_hubs_cache_is_trimmed_among_localspecs_drafters(
     assert not [*Path().iterdir()]
 
 
-def test_a_map_that_names_a_token_twice(tmp_path: Path, target: Target) -> None:
+def test_a_map_that_names_a_token_twice(tmp_path: Path, target: TargetFile) -> None:
     head = write_head(tmp_path / "head.gguf", SHAPES[next(iter(SHAPES))])
     trimmed = trim(DraftHead(head, target), counts_of(259), {2}, 40).path
     table = next(each for each in read_header(trimmed).tensors if each.name == "d2t")
@@ -182,7 +186,9 @@ def test_a_map_that_names_a_token_twice(tmp_path: Path, target: Target) -> None:
         DraftHead(trimmed, target)
 
 
-def test_in_its_own_file(tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_its_own_file(
+    tmp_path: Path, target: TargetFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write_head(tmp_path / "head.gguf", SHAPES["whole vocabulary"])
     move = os.replace
 
@@ -199,7 +205,7 @@ def test_in_its_own_file(tmp_path: Path, target: Target, monkeypatch: pytest.Mon
     assert kept >= {259, 266, 275}
 
 
-def test_no_room(tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room(tmp_path: Path, target: TargetFile, monkeypatch: pytest.MonkeyPatch) -> None:
     from localspec.conversion import convert
 
     head = DraftHead(write_head(tmp_path / "head.gguf", SHAPES["whole vocabulary"]), target)
@@ -211,7 +217,7 @@ def test_no_room(tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("kind", ["medusa", "mtp", "model"])
-def test_drafters_whose_graph_reads_no_map(tmp_path: Path, target: Target, kind: str) -> None:
+def test_drafters_whose_graph_reads_no_map(tmp_path: Path, target: TargetFile, kind: str) -> None:
     writers = {"medusa": write_medusa, "mtp": write_sidecar, "model": write_target}
     path = writers[kind](tmp_path / f"{kind}.gguf")
     with pytest.raises(InvalidValueError, match="d2t") as found:

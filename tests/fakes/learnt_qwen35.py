@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import localspec
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.distillation.prompt_set import terminal_prompts
 from localspec.distillation.texts import tokenized
 from localspec.gguf.writer import TensorData, TensorType, write_gguf
@@ -199,7 +199,7 @@ def _batch(texts: Sequence[tuple[list[int], int]]) -> tuple[Tensor, Tensor]:
     return tokens, torch.tensor(wanted)
 
 
-def write(model: Qwen35, tokenizer: Target, path: Path) -> Path:
+def write(model: Qwen35, tokenizer: TargetFile, path: Path) -> Path:
     """Write the model as F32. tokenizer: the model whose tokenizer it has."""
     shape = model.shape
     own = {
@@ -245,7 +245,7 @@ def answered(prompts: Sequence[str], most: int) -> list[tuple[list[int], int]]:
 
 def write_learnt(path: Path, prompts: Sequence[str], rounds: int, most: int, shape: Shape) -> float:
     """Write a model that has learnt what the bundled target says to prompts; return its loss."""
-    tokenizer = Target(registry.bundled().target)
+    tokenizer = TargetFile(registry.bundled().target)
     torch.manual_seed(1)
     model = Qwen35(shape, tokenizer.n_vocab)
     loss = learn(model, answered(prompts, most), rounds)

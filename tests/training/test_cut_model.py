@@ -7,7 +7,7 @@ import pytest
 from fakes.cut_target import LAYERS, write_cut_target
 from fakes.tiny import write_tiny
 
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.errors import DrafterMismatchError, InvalidValueError
 from localspec.gguf.reader import read_header
 from localspec.llama.context import single_sequence
@@ -41,7 +41,7 @@ def torch_logits(model: CutModel) -> np.ndarray:
 @pytest.mark.parametrize("tied", [False, True])
 def test_all_layers_compute_what_the_target_does(family: str, tied: bool, tmp_path: Path) -> None:
     target = write_cut_target(tmp_path / "target.gguf", family, tied=tied)
-    model = CutModel(CutSource(Target(target)), list(range(LAYERS)), trains_tables=True)
+    model = CutModel(CutSource(TargetFile(target)), list(range(LAYERS)), trains_tables=True)
     expected = library_logits(target)
     np.testing.assert_allclose(torch_logits(model), expected, atol=2e-3 * np.abs(expected).max())
 
@@ -56,7 +56,7 @@ def test_the_file_computes_what_was_trained(
 
     monkeypatch.setattr(draft_model_kind, "_LARGEST_TABLES", 10**9 if trains_tables else 0)
     target = write_cut_target(tmp_path / "target.gguf", family, tied=tied, quantised=True)
-    drafter = DraftModel(CutSource(Target(target)), [0, 3], TensorType.F32)
+    drafter = DraftModel(CutSource(TargetFile(target)), [0, 3], TensorType.F32)
     trained = [weight for weight in drafter.parameters() if weight.requires_grad]
     assert len(trained) == len(list(drafter.parameters())) - (not trains_tables) * (2 - tied)
     torch.manual_seed(1)
@@ -76,7 +76,7 @@ def test_the_file_computes_what_was_trained(
 @pytest.mark.parametrize("type_name", ["Q8_0", "Q4_0", "F16"])
 def test_types_of_the_file(type_name: str, tmp_path: Path) -> None:
     target = write_cut_target(tmp_path / "target.gguf")
-    drafter = DraftModel(CutSource(Target(target)), [1], TensorType[type_name])
+    drafter = DraftModel(CutSource(TargetFile(target)), [1], TensorType[type_name])
     drafter.export(tmp_path / "draft.gguf", {})
     header = read_header(tmp_path / "draft.gguf")
     types = {each.name: TensorType(each.type).name for each in header.tensors}
@@ -92,13 +92,13 @@ def test_types_of_the_file(type_name: str, tmp_path: Path) -> None:
     [("gemma3", "architecture is gemma3"), ("mamba", "is mamba"), ("qwen3moe", "is qwen3moe")],
 )
 def test_targets_that_cannot_be_cut(family: str, why: str, tmp_path: Path) -> None:
-    target = Target(write_tiny(tmp_path / "target.gguf", family))
+    target = TargetFile(write_tiny(tmp_path / "target.gguf", family))
     with pytest.raises(DrafterMismatchError, match=rf"{why}.*train another kind"):
         DRAFT_MODEL_KIND.layers(target, KindOptions())
 
 
 def test_layers_that_make_no_sense(tmp_path: Path) -> None:
-    target = Target(write_cut_target(tmp_path / "target.gguf"))
+    target = TargetFile(write_cut_target(tmp_path / "target.gguf"))
     for layers in (0, -1, LAYERS, 99):
         with pytest.raises(InvalidValueError, match=f"layers is {layers}; .* name 1 to 3"):
             DRAFT_MODEL_KIND.layers(target, KindOptions(layers=layers))

@@ -10,7 +10,7 @@ import pytest
 from fakes.cut_target import write_cut_target
 from fakes.tiny import write_tiny
 
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.errors import InvalidValueError
 from localspec.utils.format import format_bytes
 
@@ -37,12 +37,12 @@ from localspec.training.training_size import LENGTH, TrainingSize  # noqa: E402
 
 
 @pytest.fixture
-def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TargetFile:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
-    return Target(write_cut_target(tmp_path / "target.gguf"))
+    return TargetFile(write_cut_target(tmp_path / "target.gguf"))
 
 
-def random_batch(target: Target, layers: Sequence[int]) -> Batch:
+def random_batch(target: TargetFile, layers: Sequence[int]) -> Batch:
     shape = (2, LENGTH)
     tokens = torch.randint(3, target.n_vocab, shape)
     top = TopRows(tokens[..., None], torch.zeros(*shape, 1), torch.full(shape, -30.0))
@@ -50,20 +50,20 @@ def random_batch(target: Target, layers: Sequence[int]) -> Batch:
     return Batch(tokens, torch.ones(shape, dtype=torch.bool), top, hidden)
 
 
-def size_of(target: Target, layers: int = 3) -> TrainingSize:
+def size_of(target: TargetFile, layers: int = 3) -> TrainingSize:
     return KINDS["draft-model"].size(target, KindOptions(layers=layers), ())
 
 
-def drafter(target: Target, layers: int = 3) -> DraftModel:
+def drafter(target: TargetFile, layers: int = 3) -> DraftModel:
     return DraftModel(CutSource(target), list(range(layers)), TensorType.Q8_0)
 
 
-def place_for(target: Target, name: str, say: Callable[[str], None]) -> TrainingPlace:
+def place_for(target: TargetFile, name: str, say: Callable[[str], None]) -> TrainingPlace:
     fits = partial(smaller, target, "draft-model", KindOptions(layers=3))
     return TrainingPlace(name, say, size_of(target), fits)
 
 
-def test_what_fits_is_named(target: Target) -> None:
+def test_what_fits_is_named(target: TargetFile) -> None:
     needed = [size_of(target, layers).bytes for layers in (1, 2, 3)]
     medusa = KINDS["medusa"].size(target, KindOptions(), ()).bytes
     assert medusa < needed[0] and needed == sorted(set(needed))
@@ -80,7 +80,7 @@ def test_what_fits_is_named(target: Target) -> None:
 
 @pytest.mark.parametrize("name", ["auto", "cuda"])
 def test_a_gpu_that_is_too_small(
-    name: str, target: Target, monkeypatch: pytest.MonkeyPatch
+    name: str, target: TargetFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = list[str]()
     free = size_of(target, 2).bytes + 1
@@ -111,7 +111,7 @@ def test_a_gpu_that_is_too_small(
 
 @pytest.mark.parametrize("short", [False, True])
 def test_main_memory_that_is_short_is_said(
-    short: bool, target: Target, monkeypatch: pytest.MonkeyPatch
+    short: bool, target: TargetFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large, said, needed = drafter(target), list[str](), size_of(target).bytes
     here = sum(4 * each.numel() for each in large.parameters())
@@ -127,7 +127,7 @@ def test_main_memory_that_is_short_is_said(
 
 @pytest.mark.parametrize("kind", ["draft-model", "eagle3", "dflash", "medusa"])
 def test_a_training_that_cannot_fit_is_refused_before_anything_is_loaded(
-    kind: str, target: Target, monkeypatch: pytest.MonkeyPatch
+    kind: str, target: TargetFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the tables that stay as they are, which heads have in memory too."""
     made = replace(request(target.path, options=KindOptions()), kind=kind)
@@ -152,11 +152,11 @@ def test_a_training_that_cannot_fit_is_refused_before_anything_is_loaded(
 
 @pytest.mark.parametrize("kind", ["draft-model", "eagle3", "dflash", "medusa", "mtp"])
 def test_the_size_of_a_training_is_that_of_its_drafter(
-    kind: str, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, target: TargetFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its weights to a fiftieth, and at least what a batch keeps for its gradients."""
     if kind == "mtp":
-        target = Target(write_tiny(tmp_path / "qwen35.gguf", "qwen35"))
+        target = TargetFile(write_tiny(tmp_path / "qwen35.gguf", "qwen35"))
     options = KindOptions()
     reads = KINDS[kind].layers(target, options)
     batch = random_batch(target, reads)

@@ -33,7 +33,7 @@ from fakes.training_runs import RUNTIME, request
 
 import localspec
 from localspec.bench.experiments.block_drafts import Run, compared, own_steps, peers_steps
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.conversion.token_counts import count_ids
 from localspec.distillation.reading import TargetReader
 from localspec.distillation.row_cache import RowCache
@@ -128,7 +128,7 @@ def _batches(shard: Shard) -> list[Batch]:
 
 def _created(name: str, read: Read, options: KindOptions = FLOATS) -> TrainableDrafter:
     torch.manual_seed(1)
-    return KINDS[name].create(Target(read.target), options, _batches(read.held_out))
+    return KINDS[name].create(TargetFile(read.target), options, _batches(read.held_out))
 
 
 def _trained(drafter: TrainableDrafter, read: Read, folder: WorkFolder, rounds: int) -> Rounds:
@@ -257,12 +257,12 @@ def test_the_rows_of_training_are_those_of_drafting(
             words = write_tokenizer(tmp_path / "tokenizer.json", SIZES.vocabulary)
             write_trained_target(target, words)
     trained, prompt = KINDS[kind], [1, 5, 17, 44, 5]
-    layers = trained.layers(Target(target), FLOATS)
+    layers = trained.layers(TargetFile(target), FLOATS)
     with localspec.load(target, "none", reproducible=True, **options) as engine:
         text = Text((*prompt, *range(6, 60)), len(prompt))
         sample = Shard.of([TargetReader(engine.slot.target, layers).read(text)])
         torch.manual_seed(1)
-        drafter = trained.create(Target(target), FLOATS, _batches(sample))
+        drafter = trained.create(TargetFile(target), FLOATS, _batches(sample))
     drafter.export(tmp_path / "head.gguf", {})
     with localspec.load(
         target, str(tmp_path / "head.gguf"), reproducible=True, **options
@@ -281,14 +281,14 @@ def test_a_target_without_such_rows_is_refused_with_the_kinds_that_are_left(
 ) -> None:
     monkeypatch.setattr(tiny, "LAYERS", 4)
     for kind in ("eagle3", "dflash"):
-        target = Target(write_tiny(tmp_path / "gemma.gguf", "gemma3"))
+        target = TargetFile(write_tiny(tmp_path / "gemma.gguf", "gemma3"))
         with pytest.raises(DrafterMismatchError, match=r"hidden rows of gemma3.*--kind medusa$"):
             KINDS[kind].layers(target, FLOATS)
         assert KINDS["medusa"].layers(target, FLOATS) == (OUTPUT,)
 
 
 def test_a_target_of_two_layers_is_refused(tmp_path: Path) -> None:
-    target = Target(write_tiny(tmp_path / "llama.gguf", "llama"))
+    target = TargetFile(write_tiny(tmp_path / "llama.gguf", "llama"))
     with pytest.raises(
         DrafterMismatchError, match=r"it has 2 layers, .*--kind medusa or draft-model$"
     ):
@@ -297,7 +297,7 @@ def test_a_target_of_two_layers_is_refused(tmp_path: Path) -> None:
 
 def test_medusa_has_types_that_its_drafter_multiplies(read: Read) -> None:
     with pytest.raises(InvalidValueError, match="type is 'Q4_0'"):
-        KINDS["medusa"].layers(Target(read.target), KindOptions(type_name="Q4_0"))
+        KINDS["medusa"].layers(TargetFile(read.target), KindOptions(type_name="Q4_0"))
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -306,8 +306,8 @@ def test_a_head_is_trained_further_from_its_file(kind: str, read: Read, tmp_path
     _trained(drafter, read, WorkFolder([kind, "first"]), 3)
     drafter.export(path, {})
     options = KindOptions(type_name="F32", head=path)
-    assert KINDS[kind].layers(Target(read.target), options) == KINDS[kind].layers(
-        Target(read.target), FLOATS
+    assert KINDS[kind].layers(TargetFile(read.target), options) == KINDS[kind].layers(
+        TargetFile(read.target), FLOATS
     )
     again, known = _created(kind, read, options), drafter.state_dict()
     assert all(torch.equal(weight, known[name]) for name, weight in again.state_dict().items())
@@ -337,19 +337,19 @@ def test_options_of_draft_models_are_refused(kind: str, read: Read) -> None:
     message = f"which is for draft models; leave it out for {kind}"
     for options in (KindOptions(layers=2), KindOptions(cut="first")):
         with pytest.raises(InvalidValueError, match=message):
-            KINDS[kind].layers(Target(read.target), options)
+            KINDS[kind].layers(TargetFile(read.target), options)
 
 
 def test_a_draft_model_is_not_trained_from_a_head(read: Read) -> None:
     with pytest.raises(InvalidValueError, match="a draft model begins with its target's layers"):
-        KINDS["draft-model"].layers(Target(read.target), KindOptions(head=read.target))
+        KINDS["draft-model"].layers(TargetFile(read.target), KindOptions(head=read.target))
 
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_head_for_a_large_vocabulary_knows_the_frequent_tokens(
     kind: str, read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drafter, path, target = _created(kind, read), tmp_path / "head.gguf", Target(read.target)
+    drafter, path, target = _created(kind, read), tmp_path / "head.gguf", TargetFile(read.target)
     tokens = [token for text in read.learnt for token in text.tokens]
 
     def exported() -> set[int] | None:

@@ -23,7 +23,7 @@ from fakes.tiny import write_tiny
 from fakes.training_runs import RUNTIME, request
 
 import localspec
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.distillation import last_trial, texts
 from localspec.distillation.material import TextSource
 from localspec.distillation.prompt_set import terminal_prompts
@@ -66,17 +66,17 @@ def without(source: Path, path: Path, name: str, **metadata: Any) -> Path:
 def test_a_target_of_another_architecture_is_refused_with_the_kinds_that_are_left(
     tmp_path: Path,
 ) -> None:
-    target = Target(write_cut_target(tmp_path / "llama.gguf"))
+    target = TargetFile(write_cut_target(tmp_path / "llama.gguf"))
     left = r"--kind eagle3, dflash, medusa or draft-model$"
     with pytest.raises(DrafterMismatchError, match=f"architecture is llama, not qwen35; .*{left}"):
         MTP_KIND.layers(target, FLOATS)
-    target = Target(write_tiny(tmp_path / "gemma.gguf", "gemma3"))
+    target = TargetFile(write_tiny(tmp_path / "gemma.gguf", "gemma3"))
     with pytest.raises(DrafterMismatchError, match=r"is gemma3, not qwen35; .*--kind medusa$"):
         MTP_KIND.layers(target, FLOATS)
 
 
 def test_a_target_with_such_heads_is_told_so(tmp_path: Path) -> None:
-    target = Target(mtp.write_target(tmp_path / "qwen.gguf", heads=0))
+    target = TargetFile(mtp.write_target(tmp_path / "qwen.gguf", heads=0))
     with pytest.raises(DrafterMismatchError, match=r"it has 2 layers, .*--kind mtp or medusa$"):
         KINDS["eagle3"].layers(target, FLOATS)
 
@@ -87,7 +87,7 @@ def test_it_begins_with_the_head_in_the_targets_own_file(own_norm: bool, tmp_pat
     if not own_norm:
         name = f"blk.{mtp.TRUNK}.nextn.shared_head_norm.weight"
         target = without(target, tmp_path / "without.gguf", name)
-    found, said = MtpSource(Target(target)).weights(None)
+    found, said = MtpSource(TargetFile(target)).weights(None)
     assert said == "begins with the head in the target's own file"
     tensors, weights = read_header(target).tensors, Weights(target)
     known = {each.name: weights.rows(each) for each in tensors}
@@ -97,7 +97,7 @@ def test_it_begins_with_the_head_in_the_targets_own_file(own_norm: bool, tmp_pat
 
 
 def test_it_begins_with_a_file_that_is_named(tmp_path: Path) -> None:
-    target = Target(mtp.write_target(tmp_path / "target.gguf", heads=0))
+    target = TargetFile(mtp.write_target(tmp_path / "target.gguf", heads=0))
     whole = mtp.write_target(tmp_path / "whole.gguf", seed=4)
     alone = mtp.write_sidecar(tmp_path / "alone.gguf", seed=4)
     inside, said = MtpSource(target).weights(whole)
@@ -109,7 +109,7 @@ def test_it_begins_with_a_file_that_is_named(tmp_path: Path) -> None:
 
 
 def test_other_heads_are_refused(tmp_path: Path) -> None:
-    target = Target(mtp.write_target(tmp_path / "target.gguf", heads=0))
+    target = TargetFile(mtp.write_target(tmp_path / "target.gguf", heads=0))
     deeper = mtp.write_sidecar(tmp_path / "deeper.gguf", trunk=3)
     with pytest.raises(DrafterMismatchError, match="a head of qwen35 models of 3 layers"):
         MTP_KIND.layers(target, replace(FLOATS, head=deeper))

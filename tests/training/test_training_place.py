@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fakes.cut_target import write_cut_target
 
-from localspec.conversion.target import Target
+from localspec.conversion.target import TargetFile
 from localspec.distillation import material
 from localspec.distillation.material import Material
 from localspec.distillation.row_cache import RowCache
@@ -196,7 +196,7 @@ def test_the_drafter_stays_where_main_memory_has_no_room_for_it(
 
 
 def test_all_that_is_trained_leaves_the_device(target: Path, tmp_path: Path) -> None:
-    drafter = DraftModel(CutSource(Target(target)), [0, 1], TensorType.Q8_0)
+    drafter = DraftModel(CutSource(TargetFile(target)), [0, 1], TensorType.Q8_0)
     training = rounds.Rounds(
         drafter, RowCache(WorkFolder([1]), [], pytest.fail, 1), [], WorkFolder([1]),
         rounds=1, steps=1, seed=1, width=64,
@@ -301,7 +301,7 @@ def test_what_does_not_fit_is_tried_on_the_processor(
     target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A drafter that is only tried takes its weights, and a batch."""
-    drafter = DraftModel(CutSource(Target(target)), [0, 1], TensorType.Q8_0)
+    drafter = DraftModel(CutSource(TargetFile(target)), [0, 1], TensorType.Q8_0)
     monkeypatch.setattr(device, "_BATCH_BYTES", 1000)
     weights = sum(each.numel() for each in drafter.parameters())
     gpu = torch.device("meta")
