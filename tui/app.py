@@ -18,7 +18,6 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from localspec.conversation.turns import Turn
-from localspec.drafters.spec import AUTO
 from localspec.errors import LocalspecError
 from localspec_tui.archive import Archive
 from localspec_tui.autosave import Autosave
@@ -137,7 +136,7 @@ class ChatApp(App[None]):
             screen.switch.begin(options.system)
         self.engine_thread.load(
             options.model,
-            self.settings.current.draft or AUTO,
+            self.settings.current.draft,
             when_full=self.settings.current.when_full,
             copied_texts=options.copied_texts,
             chat_template=options.chat_template,
@@ -177,7 +176,7 @@ class ChatApp(App[None]):
     def save_settings(self) -> None:
         """Save the settings that an answer is written with, which may be no new question's."""
         try:
-            self.autosave.save_settings(self._about_session[-1])
+            self.autosave.save_settings(*self._about_session)
         except LocalspecError as error:
             self.main.view.note(str(error), warning=True)
 

@@ -23,6 +23,7 @@ from localspec_tui.turn_rows import SavedTurn, without_surrogates
 _KEY_LETTERS = 12
 _TITLE_LETTERS = 60
 _UNTITLED = "untitled"
+_DEFAULTS = SessionSettings()
 OVERTAKEN = (
     "another window has gone on with this conversation; its messages are another variant (←/→) "
     "when the conversation is opened again"
@@ -73,13 +74,23 @@ class _Session:
 
     model: str
     system: str | None
-    settings: SessionSettings = field(default_factory=SessionSettings)
+    settings: SessionSettings
     title: str | None = None
     saved: dict[str, SavedTurn] = field(default_factory=dict)
     last: str | None = None
     is_stored: bool = False
     failure: str | None = None
     others: set[str] = field(default_factory=set)
+
+    def columns(self, key: str) -> dict[str, str | None]:
+        """What its row says, beside what follows from its turns."""
+        return {
+            "key": key,
+            "title": self.title,
+            "model": without_surrogates(self.model),
+            "system": self.system and without_surrogates(self.system),
+            "settings": self.settings.as_json(),
+        }
 
     def is_overtaken(self, last: str | None) -> bool:
         """Whether another window has saved where the branch ends; asked once for each such turn."""
@@ -118,12 +129,10 @@ class Archive:
         """Why the last part of a session that was created or opened here is not in the file."""
         return self._sessions[key].failure
 
-    def create(
-        self, model: str, system: str | None, settings: SessionSettings | None = None
-    ) -> str:
+    def create(self, model: str, system: str | None, settings: SessionSettings = _DEFAULTS) -> str:
         """Create a session and return its key. It is not listed before its first turn is saved."""
         key = uuid4().hex[:_KEY_LETTERS]
-        self._sessions[key] = _Session(model, system, settings or SessionSettings())
+        self._sessions[key] = _Session(model, system, settings)
         return key
 
     def save(
@@ -225,32 +234,31 @@ class Archive:
             raise InvalidValueError("the title is empty; type one")
         if key in self._sessions:
             self._sessions[key].title = title
-        self._update(key, "UPDATE session SET title = ? WHERE key = ?", title)
+        with self._database.writing() as connection:
+            statement = "UPDATE session SET title = ? WHERE key = ?"
+            changed = connection.execute(statement, [title, key]).rowcount
+        if not changed and key not in self._sessions:
+            raise _unknown(key)
 
-    def set_model(self, key: str, model: str) -> None:
-        """Set the model of a session. Raises InvalidValueError for an unknown key."""
-        if key in self._sessions:
-            self._sessions[key].model = model
-        self._update(key, "UPDATE session SET model = ? WHERE key = ?", without_surrogates(model))
+    def describe(self, key: str, model: str, system: str | None, settings: SessionSettings) -> None:
+        """Set the model, the system prompt and the settings of a session.
+
+        key: of a session that was created or opened here.
+        """
+        session = self._sessions[key]
+        session.model, session.system, session.settings = model, system, settings
+        with self._database.writing() as connection:
+            connection.execute(
+                "UPDATE session SET model = :model, system = :system, settings = :settings "
+                "WHERE key = :key",
+                session.columns(key),
+            )
 
     def settings(self, key: str) -> SessionSettings:
         """The settings that a session was last continued with."""
         with self._database.reading() as connection:
             row = connection.execute("SELECT settings FROM session WHERE key = ?", [key]).fetchone()
         return SessionSettings.parse(row[0] if row else None)
-
-    def set_settings(self, key: str, settings: SessionSettings) -> None:
-        """Set the settings of a session. Raises InvalidValueError for an unknown key."""
-        if key in self._sessions:
-            self._sessions[key].settings = settings
-        self._update(key, "UPDATE session SET settings = ? WHERE key = ?", settings.as_json())
-
-    def set_system(self, key: str, system: str | None) -> None:
-        """Set the system prompt of a session. Raises InvalidValueError for an unknown key."""
-        if key in self._sessions:
-            self._sessions[key].system = system
-        value = system and without_surrogates(system)
-        self._update(key, "UPDATE session SET system = ? WHERE key = ?", value)
 
     def set_unsent(self, key: str, text: str) -> bool:
         """Set what is in the text box of a session; return whether the session is in the file.
@@ -310,26 +318,13 @@ class Archive:
             model_name, when = text_or(model, "unknown model"), moment_of(changed)
             yield number, SessionSummary(key, shown, model_name, when, count_of(length))
 
-    def _update(self, key: str, statement: str, value: str | None) -> None:
-        with self._database.writing() as connection:
-            changed = connection.execute(statement, [value, key]).rowcount
-        if not changed and key not in self._sessions:
-            raise _unknown(key)
-
 
 def _session_row(connection: sqlite3.Connection, key: str, session: _Session) -> tuple[int, bool]:
     """Insert the row of a session if there is none. Returns its number, and whether it is new."""
-    model, system = session.model, session.system
     inserted = connection.execute(
         "INSERT OR IGNORE INTO session (key, title, model, system, settings, changed, length) "
-        "VALUES (?, ?, ?, ?, ?, 0, 0)",
-        [
-            key,
-            session.title,
-            without_surrogates(model),
-            system and without_surrogates(system),
-            session.settings.as_json(),
-        ],
+        "VALUES (:key, :title, :model, :system, :settings, 0, 0)",
+        session.columns(key),
     ).rowcount
     [(number,)] = connection.execute("SELECT number FROM session WHERE key = ?", [key])
     return number, inserted == 1

@@ -46,15 +46,13 @@ class Autosave:
         if self.key is None:
             self.key = self._archive.create(model, system, settings)
         else:
-            self._archive.set_model(self.key, model)
-            self._archive.set_system(self.key, system)
-            self._archive.set_settings(self.key, settings)
+            self._archive.describe(self.key, model, system, settings)
         self._save(turn)
 
-    def save_settings(self, settings: SessionSettings) -> None:
+    def save_settings(self, model: str, system: str | None, settings: SessionSettings) -> None:
         """Save how answers are written now. Raises LocalspecError if SQLite refuses to write."""
         if self.key:
-            self._archive.set_settings(self.key, settings)
+            self._archive.describe(self.key, model, system, settings)
 
     def save_unsent(
         self, text: str, model: str, system: str | None, settings: SessionSettings

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from localspec.errors import LocalspecError
 from localspec.utils.paths import make_private_folder
-from localspec_tui import search_index
-from localspec_tui.migrations import DamagedError, UnusableError, check, migrate, require_columns
+from localspec_tui import schema, search_index
 from localspec_tui.row_values import decoded
+from localspec_tui.schema import DamagedError, UnusableError
 from localspec_tui.transaction import transaction
 
 # Seconds to wait while another process writes, which takes it milliseconds.
@@ -27,7 +27,7 @@ _ERRORS = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 
 
 class Database:
-    """The tables of `migrations`, and the search index.
+    """The tables of `schema`, and the search index.
 
     problem: one line about the file; None if there is no problem. A file that cannot be used is
     renamed, and a new one is created. If that is not possible, the sessions are in memory only.
@@ -116,19 +116,19 @@ class Database:
 
 
 def _open(file: Path | str) -> sqlite3.Connection:
-    """Open a file and bring it up to date. Raises UnusableError if that is not possible."""
+    """Open a file, and create what it lacks. Raises UnusableError if that is not possible."""
     connection = sqlite3.connect(file, timeout=_BUSY_TIMEOUT, isolation_level=None)
     connection.text_factory = decoded
     try:
-        check(connection)
+        schema.check(connection)
         _check_pages(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         # A crash of the program loses nothing; a crash of the machine may lose the last second.
         connection.execute("PRAGMA synchronous = NORMAL")
-        migrate(connection)
+        schema.set_up(connection)
         connection.execute("PRAGMA foreign_keys = ON")
         search_index.set_up(connection)
-        require_columns(connection)
+        schema.require_tables(connection)
     except BaseException as error:
         connection.close()
         if _is_damaged(error, _SCHEMA_CODES):

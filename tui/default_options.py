@@ -39,7 +39,8 @@ def with_defaults(options: LaunchOptions, archive: Archive) -> LaunchOptions:
     if options.draft is not None:
         return options
     draft, note = kept.usable_draft()
-    return _noted(options, note) if note else replace(options, draft=draft)
+    options = replace(options, draft=draft)
+    return _noted(options, note) if note else options
 
 
 def _as_begun(options: LaunchOptions, kept: SessionSettings) -> LaunchOptions:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from localspec.conversation.thinking import thinking_variables
-from localspec.drafters.spec import NAMES, split_kind, split_names
+from localspec.drafters.spec import AUTO, NAMES, split_kind, split_names
 from localspec.errors import LocalspecError
 from localspec.generation_config import GenerationConfig
 from localspec.loading.config import RuntimeConfig
 from localspec.models.locate import locate
 from localspec.utils.option_names import typed_name
 from localspec_tui.labels import model_label
-from localspec_tui.row_values import UNREADABLE
+from localspec_tui.row_values import UNREADABLE, text_or
 
 ROTATIONS = ("rope_scaling", "rope_scale", "rope_freq_base", "yarn_orig_ctx", "draft_rope_scale")
 # Options of `localspec.load` that a session keeps. Who names one of a group means all of it.
@@ -23,16 +23,15 @@ KEPT = frozenset(name for group in _GROUPS for name in group)
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """How answers of a session are written. draft: names of the drafters; None if not known.
+    """How answers of a session are written. draft: names of the drafters.
 
     sampling: options of GenerationConfig that are not the default. drop_oldest: whether the oldest
     turns are dropped when the context is full; if not, the answer stops. session_options: other
     options of Session, such as `thinking_budget`. chat_template: in place of the model's own.
-    runtime: options of `localspec.load` that change the text or how long it may be, those of KEPT;
-    empty if not known.
+    runtime: options of `localspec.load` that change the text or how long it may be, those of KEPT.
     """
 
-    draft: str | None = None
+    draft: str = AUTO
     sampling: Mapping[str, Any] = field(default_factory=dict)
     drop_oldest: bool = False
     session_options: Mapping[str, Any] = field(default_factory=dict)
@@ -50,7 +49,7 @@ class SessionSettings:
             return cls()
         template, drops = found.get("chat_template"), found.get("drop_oldest") is True
         return cls(
-            draft if isinstance(draft, str) else None,
+            text_or(draft, AUTO),
             sampling,
             drops,
             _session_options(found.get("session_options")),
@@ -76,15 +75,13 @@ class SessionSettings:
         """What Session does when the context is full."""
         return "drop" if self.drop_oldest else "stop"
 
-    def usable_draft(self) -> tuple[str | None, str | None]:
-        """The drafters, and None; or None, and a note that names those that are gone."""
-        if not self.draft:
-            return None, None
+    def usable_draft(self) -> tuple[str, str | None]:
+        """The drafters, and None; or `auto`, and a note that names those that are gone."""
         names = split_names(self.draft)
         missing = [name for name in names if not is_there(split_kind(name)[1])]
         if not missing:
             return self.draft, None
-        return None, f"{gone(*missing)}; the drafters are those of --draft auto"
+        return AUTO, f"{gone(*missing)}; the drafters are those of --draft auto"
 
 
 def with_thinking(options: Mapping[str, Any], on: bool) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class SettingsSwitch:
 
         Files get absolute paths, so that they are found from another folder later.
         """
-        model, draft = model and absolute(model), absolute_drafters(settings.draft or AUTO)
+        model, draft = model and absolute(model), absolute_drafters(settings.draft)
         settings = replace(settings, draft=draft)
         is_same = model == self.model and _is_same(settings, self.current)
         if is_same and self._app.main.event_handler.state != "no model":
@@ -73,13 +73,9 @@ class SettingsSwitch:
         """Continue a session with its own settings; its drafters only with its own model."""
         saved, ready = session.settings, self._app.main.event_handler.ready
         model, lines = self.model or str(_bundled_model()), list[str | None]()
-        if saved.draft is None:
-            # It was saved before sessions had settings.
-            return
         draft = self.current.draft
         if session.model == model:
-            usable, note = saved.usable_draft()
-            draft = usable or AUTO
+            draft, note = saved.usable_draft()
             lines = [note, notes.written_otherwise(session.key, saved, ready)]
         elif session.model:
             lines = [notes.another_model(session.model, model)]

@@ -14,21 +14,35 @@ INTERRUPTED = "interrupted"
 
 
 class SavedTurn(NamedTuple):
-    """The columns of a turn that may change. origins: as JSON. seed: in decimal."""
+    """The columns of a turn that may change.
+
+    spelt, tokens: the answer's text and its tokens. origins: as JSON.
+    """
 
     stop_reason: str | None
     content: str
     thought: str
     raw: str
-    written: TokenizedText
+    spelt: str
+    tokens: tuple[int, ...]
     vocabulary: str
     origins: str | None
-    seed: str | None
+    seed: int | None
     thinking: bool | None
     switch: bool | None
     template: str
     thinking_budget: int | None
     edited: int
+
+
+_NAMES = ("session", "key", "role", "before", *SavedTurn._fields)
+_BEFORE = "(SELECT number FROM turn WHERE session = :session AND key = :before)"
+_VALUES = ", ".join(_BEFORE if name == "before" else f":{name}" for name in _NAMES)
+_CHANGES = ", ".join(f"{name} = excluded.{name}" for name in SavedTurn._fields)
+_UPSERT = (
+    f"INSERT INTO turn ({', '.join(_NAMES)}) VALUES ({_VALUES}) "
+    f"ON CONFLICT (session, key) DO UPDATE SET {_CHANGES}"
+)
 
 
 def unsaved(
@@ -53,47 +67,19 @@ def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: Sa
 
     session: number of the session's row.
     """
-    before = turn.before.key if turn.before else None
+    values = columns._asdict() | {
+        "session": session,
+        "key": turn.key,
+        "role": turn.role,
+        "before": turn.before.key if turn.before else None,
+        "tokens": json.dumps(columns.tokens),
+        "seed": None if columns.seed is None else str(columns.seed),
+    }
     connection.execute(
-        """
-        INSERT INTO turn (
-            session, key, role, before,
-            stop_reason, content, thought, raw, spelt, tokens, vocabulary, origins, seed, thinking,
-            switch, template, thinking_budget, edited
-        )
-        VALUES (
-            :session, :key, :role,
-            (SELECT number FROM turn WHERE session = :session AND key = :before),
-            :stop_reason, :content, :thought, :raw, :spelt, :tokens, :vocabulary, :origins, :seed,
-            :thinking, :switch, :template, :thinking_budget, :edited
-        )
-        ON CONFLICT (session, key) DO UPDATE SET
-            stop_reason = excluded.stop_reason, content = excluded.content,
-            thought = excluded.thought, raw = excluded.raw, spelt = excluded.spelt,
-            tokens = excluded.tokens, vocabulary = excluded.vocabulary, origins = excluded.origins,
-            seed = excluded.seed, thinking = excluded.thinking, switch = excluded.switch,
-            template = excluded.template, thinking_budget = excluded.thinking_budget,
-            edited = excluded.edited
-        """,
+        _UPSERT,
         {
-            "session": session,
-            "key": turn.key,
-            "role": turn.role,
-            "before": before,
-            "stop_reason": columns.stop_reason,
-            "content": without_surrogates(columns.content),
-            "thought": without_surrogates(columns.thought),
-            "raw": without_surrogates(columns.raw),
-            "spelt": without_surrogates(columns.written.text),
-            "tokens": json.dumps(columns.written.tokens),
-            "vocabulary": columns.vocabulary,
-            "origins": columns.origins,
-            "seed": columns.seed,
-            "thinking": columns.thinking,
-            "switch": columns.switch,
-            "template": columns.template,
-            "thinking_budget": columns.thinking_budget,
-            "edited": columns.edited,
+            name: without_surrogates(value) if isinstance(value, str) else value
+            for name, value in values.items()
         },
     )
 
@@ -162,15 +148,17 @@ def _columns(
 ) -> SavedTurn:
     # The engine thread may be writing the turn. Read the stop reason first: once it is set, nothing
     # else changes.
+    reason, written = turn.stop_reason, turn.written
     return SavedTurn(
-        turn.stop_reason,
+        reason,
         turn.content,
         turn.thought,
         turn.raw,
-        turn.written,
+        written.text,
+        written.tokens,
         turn.vocabulary,
         json.dumps(origins) if origins is not None else saved and saved.origins,
-        None if turn.seed is None else str(turn.seed),
+        turn.seed,
         turn.thinking,
         turn.switch,
         turn.template,

@@ -16,6 +16,7 @@ from localspec.conversation.turns import Conversation, TokenizedText, Turn
 from localspec.errors import InvalidValueError
 from localspec_tui import archive as archives
 from localspec_tui.archive import Archive
+from localspec_tui.session_settings import SessionSettings
 
 
 def test_a_session_is_listed_once_a_turn_is_saved(archive: Archive) -> None:
@@ -208,25 +209,19 @@ def test_a_title_set_by_the_user_stays(archive: Archive, file: Path) -> None:
             again.rename("x", "title")
 
 
-def test_the_model_of_a_session_can_be_changed(archive: Archive) -> None:
-    key = save_session(archive, "a", model="one")
-    archive.set_model(key, "two")
-    assert (archive.list()[0].model, archive.open(key).model) == ("two", "two")
-    begun = archive.create("one", None)
-    archive.set_model(begun, "three")
+@pytest.mark.parametrize("system", ["Be short.", None])
+def test_a_session_can_be_described_before_and_after_its_first_turn(
+    archive: Archive, system: str | None
+) -> None:
+    about = "two", system, SessionSettings("suffix", {"seed": 1})
+    saved, begun = save_session(archive, "a", model="one"), archive.create("one", "Be long.")
+    for key in (saved, begun):
+        archive.describe(key, *about)
     archive.save(begun, [], Turn("user", "b"))
-    assert archive.open(begun).model == "three"
-    with pytest.raises(InvalidValueError, match="there is no session"):
-        archive.set_model("x", "two")
-
-
-def test_the_system_prompt_of_a_session_can_be_changed(archive: Archive) -> None:
-    key = save_session(archive, "a")
-    for system in ("Be short.", None):
-        archive.set_system(key, system)
-        assert archive.open(key).system == system
-    with pytest.raises(InvalidValueError, match="there is no session"):
-        archive.set_system("x", None)
+    for key in (saved, begun):
+        opened = archive.open(key)
+        assert (opened.model, opened.system, opened.settings) == about
+    assert {summary.model for summary in archive.list()} == {"two"}
 
 
 def test_the_session_changed_last_comes_first(

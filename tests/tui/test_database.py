@@ -1,4 +1,4 @@
-"""Database: private, moved aside if unusable, migrated, and safe when a process is killed."""
+"""Database: private, moved aside if unusable, and safe when a process is killed."""
 
 import random
 import signal
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import platformdirs
@@ -17,9 +18,8 @@ from fakes.saved_sessions import found_titles, query, save_session, titles, turn
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import LocalspecError
 from localspec.utils.paths import data_folder
-from localspec_tui import database
+from localspec_tui import database, schema
 from localspec_tui.archive import Archive
-from localspec_tui.migrations import STEPS, migrate
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and signals are POSIX's")
 
@@ -64,9 +64,9 @@ def of_something_else(file: Path) -> None:
         )
 
 
-def newer(file: Path) -> None:
+def of_version(number: int, file: Path) -> None:
     with closing(sqlite3.connect(file)) as connection:
-        connection.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
+        connection.execute(f"PRAGMA user_version = {number}")
 
 
 def moved_aside(change: Callable[[Path], None], problem: str, file: Path, number: int) -> Path:
@@ -112,10 +112,18 @@ def test_a_damaged_file_is_moved_aside(change: Callable[[Path], None], file: Pat
     ("change", "problem", "statement", "expected"),
     [
         (of_something_else, "holds no sessions", "SELECT * FROM bookmarks", [("mine",)]),
-        (newer, "is of a newer localspec", "SELECT title FROM session ORDER BY 1", [("old",)]),
+        *[
+            (
+                partial(of_version, number),
+                "is of another version of localspec",
+                "SELECT title FROM session ORDER BY 1",
+                [("old",)],
+            )
+            for number in (0, schema.VERSION + 1)
+        ],
     ],
 )
-def test_a_foreign_or_newer_file_is_moved_aside(
+def test_a_file_of_another_program_or_version_is_moved_aside(
     change: Callable[[Path], None],
     problem: str,
     statement: str,
@@ -128,17 +136,17 @@ def test_a_foreign_or_newer_file_is_moved_aside(
     assert {*expected} <= {*query(second, statement)}
 
 
-def test_a_newer_file_in_use_is_not_moved(
+def test_a_file_of_another_version_that_is_in_use_is_not_moved(
     archive: Archive, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "_BUSY_TIMEOUT", 0)
-    save_session(archive, "of the newer one")
-    newer(file)
-    with closing(Archive(file)) as older:
-        assert older.problem and "cannot be saved" in older.problem and "locked" in older.problem
-        assert older.list() == []
+    save_session(archive, "of the other one")
+    of_version(schema.VERSION + 1, file)
+    with closing(Archive(file)) as this:
+        assert this.problem and "cannot be saved" in this.problem and "locked" in this.problem
+        assert this.list() == []
     assert [path.name for path in file.parent.iterdir() if "aside" in path.name] == []
-    assert titles(archive) == ["of the newer one"]
+    assert titles(archive) == ["of the other one"]
 
 
 def test_the_log_of_a_file_is_moved_aside_with_it(file: Path) -> None:
@@ -185,36 +193,40 @@ def test_sessions_work_where_no_file_can_be_written(tmp_path: Path) -> None:
         assert archive.open(save_session(archive, "said")).title == "said"
 
 
-def test_an_empty_file_is_migrated(file: Path) -> None:
+def test_an_empty_file_is_set_up(file: Path) -> None:
     file.parent.mkdir()
     file.touch()
     with closing(Archive(file)) as archive:
         assert archive.problem is None
         save_session(archive, "said")
-    assert query(file, "PRAGMA user_version") == [(len(STEPS),)]
+    assert query(file, "PRAGMA user_version") == [(schema.VERSION,)]
 
 
-def test_an_older_file_is_migrated(archive: Archive, file: Path) -> None:
+def test_tables_of_another_make_are_not_used(archive: Archive, file: Path) -> None:
+    """As after a change of bits that SQLite does not notice."""
     save_session(archive, "said")
     archive.close()
-    steps = (*STEPS, ["ALTER TABLE session ADD COLUMN mood TEXT", "UPDATE session SET mood = '!'"])
-    for _ in range(2):
-        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
-            migrate(connection, steps)
-    assert query(file, "SELECT title, mood FROM session") == [("said", "!")]
-    assert query(file, "PRAGMA user_version") == [(len(STEPS) + 1,)]
-
-
-def test_a_migration_that_fails_changes_nothing(archive: Archive, file: Path) -> None:
-    save_session(archive, "said")
-    steps = (*STEPS, ["DELETE FROM session", "ALTER TABLE nowhere ADD COLUMN mood"])
-    with (
-        closing(sqlite3.connect(file, isolation_level=None)) as connection,
-        pytest.raises(sqlite3.OperationalError, match="nowhere"),
-    ):
-        migrate(connection, steps)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("ALTER TABLE turn DROP COLUMN edited")
     with closing(Archive(file)) as again:
-        assert (again.problem, titles(again)) == (None, ["said"])
+        assert again.problem and f"{file} is damaged; it was renamed" in again.problem
+        save_session(again, "new")
+    assert query(file.with_name(f"{file.name}.aside-1"), "SELECT content FROM turn") == [("said",)]
+
+
+def test_tables_that_could_not_all_be_created_are_created_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.parent.mkdir()
+    connection = sqlite3.connect(file, isolation_level=None)
+    with monkeypatch.context() as patch, closing(connection):
+        patch.setattr(schema, "_INDEXES", ["CREATE INDEX broken ON nowhere (number)"])
+        with pytest.raises(sqlite3.OperationalError, match="nowhere"):
+            schema.set_up(connection)
+    with closing(Archive(file)) as archive:
+        assert archive.problem is None
+        save_session(archive, "said")
+        assert titles(archive) == ["said"]
 
 
 def test_a_refused_save_is_tried_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ def test_a_model_that_was_deleted_is_a_note_and_the_bundled_pair(home: Path) -> 
     settings = SessionSettings(drafter, {"temperature": 0.2})
     Path(drafter).unlink()
     options = continued(settings, model)
-    assert (options.model, options.draft) == (model, None)
+    assert (options.model, options.draft) == (model, "auto")
     assert options.notes == (
         "drafter.gguf is not on this machine any more; the drafters are those of --draft auto",
     )

@@ -142,15 +142,13 @@ def test_that_the_oldest_messages_are_dropped_is_kept(tmp_path: Path) -> None:
     asyncio.run(opened_from_the_list())
 
 
-def test_a_session_without_settings_changes_none(tmp_path: Path) -> None:
+def test_settings_that_are_damaged_are_those_of_a_new_conversation(tmp_path: Path) -> None:
     async def body() -> None:
         sampling = {"temperature": 0.9}
         async with running_chat(Script(), tmp_path, draft="ngram", sampling=sampling) as chat:
-            await open_saved(chat, SessionSettings())
+            damaged = SessionSettings("lookup", {"temperature": "warm"})
+            await open_saved(chat, damaged)
             assert query(tmp_path / "sessions.sqlite3", "SELECT count(*) FROM session") == [(1,)]
-            assert (chat.app.settings.current.draft, chat.app.settings.current.sampling) == (
-                "ngram",
-                sampling,
-            )
+            assert chat.app.settings.current == SessionSettings()
 
     asyncio.run(body())

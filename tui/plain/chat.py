@@ -151,7 +151,7 @@ class PlainChat:
         options = self.options
         self.engine_thread.load(
             options.model,
-            self.settings.draft or AUTO,
+            self.settings.draft,
             when_full=self.settings.when_full,
             copied_texts=options.copied_texts,
             chat_template=options.chat_template,

@@ -72,12 +72,12 @@ class PlainEventHandler:
         """Save what an event adds to the conversation."""
         chat = self._chat
         chat.autosave.handle(event)
+        about = chat.ready.model if chat.ready else "", chat.system, chat.settings
         try:
             if isinstance(event, QuestionAsked):
-                model = chat.ready.model if chat.ready else ""
-                chat.autosave.save_question(event.turn, model, chat.system, chat.settings)
+                chat.autosave.save_question(event.turn, *about)
             elif isinstance(event, AnswerStarted):
-                chat.autosave.save_settings(chat.settings)
+                chat.autosave.save_settings(*about)
         except LocalspecError as error:
             self._note_once(str(error))
 

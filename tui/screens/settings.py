@@ -101,7 +101,7 @@ class SettingsScreen(ModalScreen[tuple[str | None, SessionSettings] | None]):
         with VerticalScroll(classes="page", can_focus=False):
             yield ProblemLine(id="problem")
             yield from self._choice("model", self._model or "", "the bundled pair")
-            yield from self._choice("draft", self._current.draft or AUTO, AUTO)
+            yield from self._choice("draft", self._current.draft, AUTO)
             yield from self._sampling(self._usual)
             when_full = "drop" if self._current.drop_oldest else ""
             yield from self._row("when_full", when_full, "stop (or drop the oldest messages)")

@@ -1,0 +1,109 @@
+"""Schema: the tables of the sessions, and which files have them."""
+
+import sqlite3
+
+from localspec_tui.transaction import transaction
+
+# "lspc": marks a database file as one of localspec.
+_APPLICATION_ID = 0x6C737063
+# Goes up with each change of the tables.
+VERSION = 1
+
+_TABLES = (
+    # settings: as JSON, see `session_settings.SessionSettings`. unsent: what was in the text box.
+    """
+    CREATE TABLE session (
+        number INTEGER PRIMARY KEY,
+        key TEXT NOT NULL UNIQUE,
+        title TEXT,
+        model TEXT NOT NULL,
+        system TEXT,
+        settings TEXT NOT NULL,
+        unsent TEXT NOT NULL DEFAULT '',
+        changed REAL NOT NULL,
+        last INTEGER REFERENCES turn DEFERRABLE INITIALLY DEFERRED,
+        length INTEGER NOT NULL
+    )
+    """,
+    # `before` does not cascade: SQLite stops at a depth of 1,000, and conversations may be longer.
+    # All turns of a session are deleted at once, and `before` is checked afterwards.
+    # The other columns are those of `turn_rows.SavedTurn`. tokens, origins: as JSON. seed: as text,
+    # because it may have 64 bits without a sign.
+    """
+    CREATE TABLE turn (
+        number INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL REFERENCES session ON DELETE CASCADE,
+        key TEXT NOT NULL,
+        before INTEGER REFERENCES turn DEFERRABLE INITIALLY DEFERRED,
+        role TEXT NOT NULL,
+        stop_reason TEXT,
+        content TEXT NOT NULL,
+        thought TEXT NOT NULL,
+        raw TEXT NOT NULL,
+        spelt TEXT NOT NULL,
+        tokens TEXT NOT NULL,
+        vocabulary TEXT NOT NULL,
+        origins TEXT,
+        seed TEXT,
+        thinking INTEGER,
+        switch INTEGER,
+        template TEXT NOT NULL,
+        thinking_budget INTEGER,
+        edited INTEGER NOT NULL,
+        UNIQUE (session, key)
+    )
+    """,
+)
+_INDEXES = (
+    "CREATE INDEX session_by_change ON session (changed)",
+    "CREATE INDEX session_by_last ON session (last)",
+    "CREATE INDEX turn_by_before ON turn (before)",
+)
+
+
+class UnusableError(sqlite3.Error):
+    """The file cannot be used. The message completes a sentence that begins with the file name."""
+
+
+class DamagedError(UnusableError):
+    """The file is not what SQLite wrote."""
+
+
+def check(connection: sqlite3.Connection) -> None:
+    """Raises UnusableError for a file of another program, or of another version of localspec."""
+    if _is_empty(connection):
+        return
+    if _pragma(connection, "application_id") != _APPLICATION_ID:
+        raise UnusableError("holds no sessions")
+    if _pragma(connection, "user_version") != VERSION:
+        raise UnusableError("is of another version of localspec")
+
+
+def set_up(connection: sqlite3.Connection) -> None:
+    """Create the tables in an empty file."""
+    if not _is_empty(connection):
+        return
+    with transaction(connection):
+        if not _is_empty(connection):  # another process has created them meanwhile
+            return
+        for statement in (*_TABLES, *_INDEXES):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def require_tables(connection: sqlite3.Connection) -> None:
+    """Raises DamagedError if a table is another one, as after a change of the schema's bits."""
+    found = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")}
+    if not found.issuperset(map(str.strip, _TABLES)):
+        raise DamagedError("is damaged")
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    [(tables,)] = connection.execute("SELECT count(*) FROM sqlite_master")
+    return not tables
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    [(value,)] = connection.execute(f"PRAGMA {name}")
+    return int(value)
