@@ -9,6 +9,7 @@ from weakref import ref
 import pytest
 from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import Script
+from textual.events import MouseEvent, MouseMove, MouseUp
 from textual.scrollbar import ScrollTo
 
 from localspec.conversation.turns import Conversation, Turn
@@ -186,6 +187,53 @@ def test_the_scrollbar_is_that_of_all_messages(tmp_path: Path) -> None:
             bar.post_message(ScrollTo(y=rows))
             await chat.until(lambda: visible(chat)[-1:] == [MESSAGES - 1])
             await chat.until(lambda: bar.position == bar.window_virtual_size - view.size.height)
+            # A layout that changes nothing leaves it there.
+            layouts: list[object] = []
+            signal = chat.screen.screen_layout_refresh_signal
+            signal.subscribe(chat.screen.composer, layouts.append)
+            view.refresh(layout=True)
+            await chat.until(lambda: layouts)
+            await chat.until(lambda: bar.position == bar.window_virtual_size - view.size.height)
+
+    asyncio.run(body())
+
+
+@pytest.mark.slow
+def test_a_selection_stays_where_its_messages_are_unmounted(tmp_path: Path) -> None:
+    save_long_session(tmp_path)
+
+    async def body() -> None:
+        async with running_chat(Script(context=200_000), tmp_path, latest=True) as chat:
+            view, screen = chat.screen.view, chat.screen
+
+            def point_at(row: int, step: int, kind: type[MouseEvent] = MouseMove) -> None:
+                screen._forward_event(kind(None, 20, row, 0, step, 1, False, False, False, 20, row))
+
+            await chat.until(lambda: visible(chat)[-1:] == [MESSAGES - 1])
+            # From the middle of a line up, and on at the upper edge.
+            rows = chat.text.split("\n")
+            start = max(row for row, text in enumerate(rows) if "some words that" in text)
+            await chat.pilot.mouse_down(offset=(20, start))
+            point_at(start - 1, -1)
+            while view._first > MESSAGES - 150:
+                point_at(1, -1)
+                await chat.pilot.pause(0.02)
+            point_at(10, 1)  # which is no edge: no more scrolling
+            selected = screen.get_selected_text()
+            assert selected and all(
+                f"entry {number}\n" in selected for number in range(MESSAGES - 130, MESSAGES - 1)
+            )
+            point_at(10, 0, MouseUp)
+            await chat.until(lambda: view.turn_entries[-1].view is None)
+            assert screen.get_selected_text() == selected
+            await chat.press("ctrl+end")
+            await chat.until(lambda: visible(chat)[-1:] == [MESSAGES - 1])
+            shown = view.turn_entries[-1].view
+            assert shown
+            await chat.until(lambda: screen.selections.keys() & {*shown.walk_children()})
+            assert screen.get_selected_text() == selected
+            screen.clear_selection()
+            assert not screen.get_selected_text()
 
     asyncio.run(body())
 

@@ -179,6 +179,13 @@ class ChatScreen(Screen[None]):
         entry.mark(self.search.pattern, None)
         return entry
 
+    def get_selected_text(self) -> str | None:
+        """The text that is selected, also where it is not mounted any more."""
+        return self.view.selection.text or super().get_selected_text()
+
+    def on_text_selected(self) -> None:
+        self.view.end_drag()
+
     # Messages of the composer and of the conversation view.
 
     @on(Composer.Sent)

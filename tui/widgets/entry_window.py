@@ -10,6 +10,7 @@ from textual.scrollbar import ScrollTo
 from textual.widget import Widget
 
 from localspec_tui.widgets.entry_heights import EntryHeights
+from localspec_tui.widgets.kept_selection import KeptSelection
 from localspec_tui.widgets.single_layout import SingleLayout
 from localspec_tui.widgets.whole_scrollbar import WholeScrollBar
 
@@ -37,7 +38,7 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
     Its scrollbar is that of all entries, with the heights of those that are not mounted as they
     were, or estimated.
 
-    entries: all of them, from the first row to the last.
+    entries: all of them, from the first row to the last. selection: of the mouse.
     """
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -47,6 +48,7 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
         self._first = self._end = 0
         self._views: dict[Entry, Widget] = {}
         self._heights = EntryHeights[Entry]()
+        self.selection = KeptSelection[Entry](self)
         # While the user has scrolled up: the entry at the upper edge, and how many of its rows are
         # above the edge. It is mounted. If there is none, the last entry is mounted.
         self._pinned: tuple[Entry, float] | None = None
@@ -57,6 +59,7 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
 
     def on_mount(self) -> None:
         self.anchor()
+        self.selection.watch()
         self.screen.screen_layout_refresh_signal.subscribe(self, self._after_layout)
 
     def focus_unmounted(self) -> None:
@@ -99,6 +102,8 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
         """Put entries in place of those from an index on."""
         before, self.entries[at:] = self.entries[at:], entries
         self._heights.forget(before)
+        if before:
+            self.selection.forget()
         if self._pinned and self._pinned[0] in before:
             # What takes its place, such as another variant, is shown in its place.
             is_next = self._pinned[0] is before[0]
@@ -152,6 +157,7 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
 
     def _unmount_entries(self, entries: Iterable[Entry]) -> None:
         gone = {entry: self._views.pop(entry) for entry in entries}
+        self.selection.keep(gone)
         for entry, view in gone.items():
             if rows := view.outer_size.height:
                 self._heights.keep(entry, rows)
@@ -179,11 +185,15 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
             first = self._first_within(first, 2 * height)
         if is_below:
             end = self._end_within(end, 2 * height)
-        if self._pinned and not self.screen.selections:
+        self._set_window(*self._without_far(first, end))
+
+    def _without_far(self, first: int, end: int) -> tuple[int, int]:
+        """What of a window is near what is in sight, or is needed to select."""
+        if self._pinned and not self.selection.is_dragged:
             at = self.entries.index(self._pinned[0])
             first = max(first, self._first_within(at, self._kept_rows))
             end = min(end, self._end_within(at, self._kept_rows))
-        self._set_window(first, end)
+        return first, end
 
     @property
     def _is_laid_out(self) -> bool:
@@ -223,6 +233,14 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
         """The rows of an entry that is mounted; 0 as long as it is not laid out."""
         return self._views[entry].outer_size.height if entry in self._views else 0
 
+    def on_mouse_down(self) -> None:
+        self.selection.is_dragged = True
+
+    def end_drag(self) -> None:
+        """Unmount what was needed only while the user selected something."""
+        self.selection.is_dragged = False
+        self._set_window(*self._without_far(self._first, self._end))
+
     # Scrolling.
 
     def _scroll_update(self, virtual_size: Size) -> None:
@@ -255,11 +273,14 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
 
     def _show_place(self) -> None:
         """Have the scrollbar show where the visible rows are among those of all entries."""
+        bar = self.vertical_scrollbar
         if not self._is_settling:
             self._heights.at_width(self.size.width)
             above = sum(map(self._heights.of, self.entries[: self._first]))
             below = sum(map(self._heights.of, self.entries[self._end :]))
-            self.vertical_scrollbar.show_part(self.virtual_size.height, self.scroll_y, above, below)
+            bar.show_part(self.virtual_size.height, above, below)
+        # A layout writes there past `validate_position` while the end is followed.
+        bar.position = self.scroll_y
 
     def _on_scroll_to(self, message: ScrollTo) -> None:
         """Scroll to where the scrollbar was dragged, which may be a row that is not mounted."""
@@ -301,7 +322,9 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
         self._restore_scroll()
         if self._is_settling:
             self._is_settling = len(self.children) > len(self._views) or not self._is_laid_out
-            self._show_place()
+        self._show_place()
+        if self._is_laid_out:
+            self.selection.restore(self._views)
         self._mount_near()
 
     def _restore_scroll(self) -> None:

@@ -14,11 +14,11 @@ class WholeScrollBar(ScrollBar):
     is_held = False
     _place = 0.0
 
-    def show_part(self, height: int, position: float, above: int, below: int) -> None:
-        """Show a position in a part of some height, with rows above and below it."""
+    def show_part(self, height: int, above: int, below: int) -> None:
+        """Show a part of some height, with rows above and below it."""
         self.is_held = False
         self.above, self.below = above, below
-        self.window_virtual_size, self.position = height, position
+        self.window_virtual_size = height
 
     def validate_window_virtual_size(self, height: int) -> int:
         """The height of the whole, of that of the part."""
@@ -29,15 +29,3 @@ class WholeScrollBar(ScrollBar):
         if not self.is_held:
             self._place = super().validate_position(self.above + position)
         return self._place
-
-    @property
-    def _reactive_position(self) -> float:
-        """Where the position is stored, by `validate_position`.
-
-        The layout of a list that follows its end writes here what it has not validated.
-        """
-        return self._place
-
-    @_reactive_position.setter
-    def _reactive_position(self, _position: float) -> None:
-        pass
