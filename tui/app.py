@@ -134,16 +134,7 @@ class ChatApp(App[None]):
             screen.switch.resume(options.session, options.system, at_start=True)
         else:
             screen.switch.begin(options.system)
-        self.engine_thread.load(
-            options.model,
-            self.settings.current.draft,
-            when_full=self.settings.current.when_full,
-            copied_texts=options.copied_texts,
-            chat_template=options.chat_template,
-            **options.runtime,
-            **options.session_options,
-            **options.sampling,
-        )
+        self.engine_thread.load(**options.load_options)
 
     @property
     def is_loading(self) -> bool:

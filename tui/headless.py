@@ -14,7 +14,7 @@ from localspec_tui.interpreter import prioritize_engine
 from localspec_tui.launch_options import LaunchOptions
 
 _POLL_INTERVAL = 0.02
-# Seconds until the last event is on the screen too.
+# Seconds until what was changed last is drawn.
 _DRAWING_TIME = 0.3
 
 
@@ -39,4 +39,7 @@ async def wait_until_idle(app: ChatApp) -> None:
     await asyncio.sleep(_POLL_INTERVAL)
     while app.engine_thread.busy or app.engine_thread.session is None:
         await asyncio.sleep(_POLL_INTERVAL)
+    # The timers of the screen may be late on busy cores.
+    app.main.event_handler.poll()
+    app.main.update_status()
     await asyncio.sleep(_DRAWING_TIME)

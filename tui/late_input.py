@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from time import monotonic
 
 from textual._xterm_parser import XTermParser
+from textual.events import Key
 from textual.message import Message
 
 from localspec_tui.terminal_background import ATTRIBUTES, BACKGROUND, Answered
@@ -50,8 +51,11 @@ class LateInput:
 
 
 def expect(answered: Answered) -> None:
-    """Give Textual what was typed while the terminal was asked, and no answer that comes late."""
-    if os.name == "nt" or (not answered.typed and answered.is_complete):
+    """Give Textual what was typed while the terminal was asked, and no answer that comes late.
+
+    Where keys come in one burst, as over a slow line, an Esc among them stays one.
+    """
+    if os.name == "nt":
         return
     from textual.drivers import linux_driver
 
@@ -61,7 +65,10 @@ def expect(answered: Answered) -> None:
         def feed(self, data: str) -> Iterable[Message]:
             # Nothing at all is the end of the input.
             if not data or (data := late.without_answers(data)):
-                yield from super().feed(data)
+                for message in super().feed(data):
+                    # So Textual has Esc before keys with which it is no sequence that it knows.
+                    is_caret = isinstance(message, Key) and message.character == "^"
+                    yield Key("escape", "\x1b") if is_caret and "^" not in data else message
 
         def tick(self) -> Iterable[Message]:
             if typed := late.due():

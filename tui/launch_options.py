@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from localspec.drafters.spec import AUTO
+from localspec_tui.session_settings import SessionSettings, kept_of
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
@@ -32,3 +35,29 @@ class LaunchOptions:
     notes: tuple[str, ...] = ()
     private: bool = False
     named: frozenset[str] = frozenset()
+
+    @property
+    def settings(self) -> SessionSettings:
+        """How the answers are written at first."""
+        return SessionSettings(
+            self.draft or AUTO,
+            self.sampling,
+            self.drop_oldest,
+            self.session_options,
+            self.chat_template,
+            kept_of(self.runtime),
+        )
+
+    @property
+    def load_options(self) -> dict[str, Any]:
+        """What `EngineThread.load` takes."""
+        return {
+            "model": self.model,
+            "draft": self.settings.draft,
+            "when_full": self.settings.when_full,
+            "copied_texts": self.copied_texts,
+            "chat_template": self.chat_template,
+            **self.runtime,
+            **self.session_options,
+            **self.sampling,
+        }

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.drafters.spec import AUTO
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
 from localspec_tui import notes
@@ -13,7 +12,7 @@ from localspec_tui.engine_events import ModelReady
 from localspec_tui.labels import absolute, absolute_drafters
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.screens.settings import SAMPLING_DEFAULTS
-from localspec_tui.session_settings import SessionSettings, kept_of
+from localspec_tui.session_settings import SessionSettings
 
 if TYPE_CHECKING:
     from localspec_tui.app import ChatApp
@@ -28,14 +27,7 @@ class SettingsSwitch:
 
     def __init__(self, app: "ChatApp", options: LaunchOptions) -> None:
         self.model = options.model
-        self.current = SessionSettings(
-            options.draft or AUTO,
-            options.sampling,
-            options.drop_oldest,
-            options.session_options,
-            options.chat_template,
-            kept_of(options.runtime),
-        )
+        self.current = options.settings
         self.system = options.system
         self._app = app
         # The model and the drafters that are loaded, to go back to if a switch fails.

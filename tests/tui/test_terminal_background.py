@@ -11,9 +11,10 @@ import pytest
 from fakes.chat_terminal import ChatTerminal
 from fakes.pilot import running_chat
 from fakes.scripted import Script
+from textual.events import Key
 
 from localspec_tui import terminal_background
-from localspec_tui.late_input import LateInput
+from localspec_tui.late_input import LateInput, expect
 from localspec_tui.preferences import Preferences
 from localspec_tui.terminal_background import (
     ATTRIBUTES,
@@ -173,6 +174,28 @@ def test_late_answers_are_overlooked_once() -> None:
     assert late.without_answers("\x1b[?6") == "\x1b"
     assert late.without_answers("2;4cd") == "d"
     assert late.without_answers("\x1b[?62c\x1b]1") == "\x1b[?62c\x1b]1"
+
+
+@terminal
+@pytest.mark.parametrize(
+    ("data", "keys"),
+    [
+        ("\x1b\x03\x1b", ["escape", "ctrl+c", "escape"]),
+        ("^a\x1b[A", ["circumflex_accent", "a", "up"]),
+    ],
+)
+def test_an_escape_in_a_burst_of_keys_is_no_letter(
+    monkeypatch: pytest.MonkeyPatch, data: str, keys: list[str]
+) -> None:
+    from textual.drivers import linux_driver
+
+    monkeypatch.setattr(linux_driver, "XTermParser", linux_driver.XTermParser)
+    expect(Answered(None))
+    parser = linux_driver.XTermParser()
+    found = [*parser.feed(data)]
+    monkeypatch.setattr("textual._parser.get_time", lambda: float("inf"))
+    found += parser.tick()
+    assert [each.key for each in found if isinstance(each, Key)] == keys
 
 
 @terminal

@@ -11,7 +11,6 @@ from types import FrameType
 from localspec.cli.interrupt import on_interrupt
 from localspec.cli.output import Output, OutputError, write_note, write_to_stderr
 from localspec.conversation.turns import Conversation
-from localspec.drafters.spec import AUTO
 from localspec.errors import LocalspecError
 from localspec.loading.config import RuntimeConfig
 from localspec.utils.exit_codes import INTERRUPTED, SIGNALLED
@@ -28,7 +27,6 @@ from localspec_tui.plain.commands import PlainCommands, message_of
 from localspec_tui.plain.event_handler import PlainEventHandler
 from localspec_tui.plain.message_reader import MessageReader, Typed
 from localspec_tui.plain.printer import Printer, as_shown
-from localspec_tui.session_settings import SessionSettings
 
 # The signals of a `kill` and of a closed terminal, which Windows has not.
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -59,10 +57,7 @@ class PlainChat:
         self.autosave = Autosave(archive)
         self.printer = printer
         self.ready: ModelReady | None = None
-        draft = options.draft or AUTO
-        self.settings = SessionSettings(
-            draft, options.sampling, options.drop_oldest, options.session_options
-        )
+        self.settings = options.settings
         self.system = options.system
         self.options = options
         self._reader = reader
@@ -148,17 +143,7 @@ class PlainChat:
         self.engine_thread.reset(conversation, self.system)
 
     def _load(self) -> bool:
-        options = self.options
-        self.engine_thread.load(
-            options.model,
-            self.settings.draft,
-            when_full=self.settings.when_full,
-            copied_texts=options.copied_texts,
-            chat_template=options.chat_template,
-            **options.runtime,
-            **options.session_options,
-            **options.sampling,
-        )
+        self.engine_thread.load(**self.options.load_options)
         return self.work()
 
     def _end(self) -> None:
