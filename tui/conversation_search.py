@@ -46,6 +46,8 @@ class ConversationSearch:
         # The places so far, the last one first, and whether turns are still being read.
         self._found: list[Hit] = []
         self._is_reading = False
+        # Steps past the places so far: where they lead is known once all turns are read.
+        self._due = 0
 
     def open(self) -> None:
         """Let the user type what to look for."""
@@ -62,7 +64,7 @@ class ConversationSearch:
 
     def find(self, text: str) -> None:
         """Look for a text, and show its last place; where it goes on with the one before, that."""
-        before, self.shown = self.shown, None
+        before, self.shown, self._due = self.shown, None, 0
         self.pattern = pattern_of(text) if text.strip() else None
         if before and (entry := self._screen.view.entry_of(before.turn)):
             self._go_to(next(iter(self._hits(entry)), None))
@@ -78,7 +80,11 @@ class ConversationSearch:
         if self._found:
             known = self.shown in self._found
             at = self._found.index(self.shown) if known and self.shown else min(step, 0)
-            self._go_to(self._found[(at - step) % len(self._found)])
+            self._due += step
+            if self._is_reading and not 0 <= at - self._due < len(self._found):
+                return
+            self._go_to(self._found[(at - self._due) % len(self._found)])
+            self._due = 0
             self._show_count()
 
     def _read_all(self, *, go_to_last: bool) -> None:
@@ -101,6 +107,8 @@ class ConversationSearch:
         self._is_reading = False
         if self.shown not in self._found:
             self.shown = self._found[0] if self._found else None
+        if self._due:
+            self.move(0)
         self._show_count()
         self._mark()
 

@@ -228,8 +228,14 @@ def test_a_long_conversation_is_read_beside_the_screen(
                 await asyncio.sleep(0)
             assert search.shown.turn.content == "The last pear."
             assert count(chat) == "1 so far"
+            # Behind the last place comes the first, which is not known yet.
+            search.move(1)
+            assert search.shown.turn.content == "The last pear."
             waiting = False
-            await chat.until(lambda: count(chat) == "2 of 2")
+            await chat.until(lambda: count(chat) == "1 of 2")
+            assert search.shown.turn.content == "The first pear."
+            search.move(-1)
+            assert count(chat) == "2 of 2"
             # It is not parsed again.
             waiting = True
             search.find("pea")
