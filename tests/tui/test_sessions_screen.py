@@ -8,7 +8,7 @@ import pytest
 from fakes.pilot import ChatPilot, running_chat
 from fakes.saved_sessions import save_session
 from fakes.scripted import Script
-from textual.widgets import Input
+from textual.widgets import Input, OptionList
 
 from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.input_dialog import InputDialog
@@ -61,6 +61,7 @@ def test_sessions_are_renamed_exported_and_deleted(tmp_path: Path) -> None:
             await chat.press(*" !", "enter")
             await chat.until(lambda: chat.is_on_top(SessionsScreen))
             assert chat.options[2] == "Tell me about whales !"
+            assert chat.app.screen.query_one(OptionList).highlighted == 2
             for name in ("whales.json", "whales.md"):
                 await chat.press(*["up"] * 3, "down", "down", "ctrl+s")
                 await chat.until(lambda: chat.is_on_top(InputDialog))
@@ -77,6 +78,7 @@ def test_sessions_are_renamed_exported_and_deleted(tmp_path: Path) -> None:
             await chat.press("down", "enter")
             await chat.until(lambda: chat.is_on_top(SessionsScreen))
             assert chat.options == ["Whittling wood (open)", "Sort a list in Rust"]
+            assert chat.app.screen.query_one(OptionList).highlighted == 1
 
     asyncio.run(body())
 

@@ -129,11 +129,19 @@ class SessionsScreen(ModalScreen[tuple[str, str | None] | None]):
             self.dismiss((session.key, hit.key if hit else None))
 
     def _change(self, change: Callable[[], None]) -> None:
+        """Change the archive. The highlight stays where it is."""
+        options, session = self.query_one(OptionList), self._highlighted
+        at = options.highlighted or 0
         try:
             change()
         except LocalspecError as error:
             self._show_error(error)
         self._refresh_list()
+        keys = [summary.key for summary, _ in self._listed]
+        if session and session.key in keys:
+            options.highlighted = keys.index(session.key)
+        elif keys:
+            options.highlighted = min(at, len(keys) - 1)
 
     def _show_error(self, error: LocalspecError) -> None:
         self.notify(str(error), severity="error", markup=False)
