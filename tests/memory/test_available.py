@@ -62,7 +62,7 @@ def test_which_gpus_compute_in_main_memory(
 # Of the last one nothing is known but its name.
 DEVICES = [
     Device("CPU", "a processor", "cpu", 60 * GIB, 64 * GIB),
-    Device("CUDA0", "a GPU", GPU, 9 * GIB, 16 * GIB),
+    Device("CUDA0", "a GPU", GPU, 13 * GIB, 16 * GIB),
     Device("CUDA1", "a full one", GPU, 100 * MIB, 16 * GIB),
     Device("Vulkan0", "one in the processor", INTEGRATED_GPU, 50 * GIB, 10 * GIB),
     Device("MTL0", "Apple's", GPU, 9 * GIB, 16 * GIB),
@@ -73,9 +73,9 @@ DEVICES = [
 @pytest.mark.parametrize(
     ("host", "placements", "free", "unified", "lends"),
     [
-        (4 * GIB, [Placement()], {"CUDA0": 8704, "CUDA1": 0}, [], False),
+        (4 * GIB, [Placement()], {"CUDA0": 12800, "CUDA1": 0}, [], False),
         (50 * MIB, [Placement(devices=())], {}, [], False),
-        (4 * GIB, [Placement(devices=("cuda0", "CUDA2"))], {"CUDA0": 8704}, [], False),
+        (4 * GIB, [Placement(devices=("cuda0", "CUDA2"))], {"CUDA0": 12800}, [], False),
         # One in the processor has its own 2 GiB beside what is free of main memory.
         (4 * GIB, [Placement(devices=("Vulkan0",))], {"Vulkan0": 4000 + 2048}, ["Vulkan0"], False),
         (
