@@ -102,7 +102,7 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
         """Put entries in place of those from an index on."""
         before, self.entries[at:] = self.entries[at:], entries
         self._heights.forget(before)
-        if before:
+        if any(self.selection.includes(entry, self._views.get(entry)) for entry in before):
             self.selection.forget()
         if self._pinned and self._pinned[0] in before:
             # What takes its place, such as another variant, is shown in its place.
@@ -157,7 +157,9 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
 
     def _unmount_entries(self, entries: Iterable[Entry]) -> None:
         gone = {entry: self._views.pop(entry) for entry in entries}
-        self.selection.keep(gone)
+        if self.screen.selections:
+            stay = {*self.entries}
+            self.selection.keep({each: view for each, view in gone.items() if each in stay})
         for entry, view in gone.items():
             if rows := view.outer_size.height:
                 self._heights.keep(entry, rows)

@@ -39,14 +39,18 @@ class KeptSelection(Generic[_Entry]):
 
     def keep(self, views: Mapping[_Entry, Widget]) -> None:
         """Keep what is selected in views that will be unmounted now."""
-        selected = self._owner.screen.selections
-        if not selected:
-            return
         for entry, view in views.items():
-            widgets = enumerate(view.walk_children(Widget))
-            if found := {number: selected[each] for number, each in widgets if each in selected}:
+            if found := self._selected(view):
                 self.text = self.text or self._owner.screen.get_selected_text() or ""
                 self._unmounted[entry] = found
+
+    def includes(self, entry: _Entry, view: Widget | None) -> bool:
+        """Whether something of an entry is selected. view: None where it is not mounted."""
+        return entry in self._unmounted or bool(view and self._selected(view))
+
+    def _selected(self, view: Widget) -> dict[int, Selection]:
+        selected, widgets = self._owner.screen.selections, enumerate(view.walk_children(Widget))
+        return {number: selected[each] for number, each in widgets if each in selected}
 
     def restore(self, views: Mapping[_Entry, Widget]) -> None:
         """Select what was kept of these views, which are mounted again and laid out."""
