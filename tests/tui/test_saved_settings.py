@@ -142,6 +142,20 @@ def test_that_the_oldest_messages_are_dropped_is_kept(tmp_path: Path) -> None:
     asyncio.run(opened_from_the_list())
 
 
+def test_the_model_that_has_answered_again_is_kept(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.ask("hi")
+            assert chat.app.archive.list()[0].model == "scripted"
+            await chat.ask("/model other")
+            assert chat.app.archive.list()[0].model == "scripted"
+            await chat.press("ctrl+r")
+            await chat.wait_idle()
+            assert chat.app.archive.list()[0].model == "other"
+
+    asyncio.run(body())
+
+
 def test_settings_that_are_damaged_are_those_of_a_new_conversation(tmp_path: Path) -> None:
     async def body() -> None:
         sampling = {"temperature": 0.9}
