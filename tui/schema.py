@@ -7,9 +7,9 @@ from localspec_tui.transaction import transaction
 # "lspc": marks a database file as one of localspec.
 _APPLICATION_ID = 0x6C737063
 # Goes up with each change of the tables.
-VERSION = 1
+VERSION = 9
 
-_TABLES = (
+TABLES = (
     # settings: as JSON, see `session_settings.SessionSettings`. unsent: what was in the text box.
     """
     CREATE TABLE session (
@@ -86,7 +86,7 @@ def set_up(connection: sqlite3.Connection) -> None:
     with transaction(connection):
         if not _is_empty(connection):  # another process has created them meanwhile
             return
-        for statement in (*_TABLES, *_INDEXES):
+        for statement in (*TABLES, *_INDEXES):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -94,9 +94,14 @@ def set_up(connection: sqlite3.Connection) -> None:
 
 def require_tables(connection: sqlite3.Connection) -> None:
     """Raises DamagedError if a table is another one, as after a change of the schema's bits."""
-    found = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")}
-    if not found.issuperset(map(str.strip, _TABLES)):
+    found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+    if not {_words(sql) for (sql,) in found}.issuperset(map(_words, TABLES)):
         raise DamagedError("is damaged")
+
+
+def _words(sql: str) -> tuple[str, ...]:
+    """A statement, however it is indented."""
+    return tuple(sql.split())
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:

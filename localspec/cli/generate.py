@@ -33,6 +33,7 @@ from localspec.engine.generation import Token
 from localspec.engine.prompt import Chat
 from localspec.errors import InvalidValueError
 from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
+from localspec.llama.chat_template import prepare
 from localspec.loading.drawing_ahead import nothing_ahead
 from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.option_names import have_no_effect
@@ -131,6 +132,8 @@ def generate(
     _require_budget_fits(thinking_budget, options)
     if system and chat is False:
         raise InvalidValueError("--system is for chats, and --raw continues a text; leave one out")
+    if chat is not False:
+        prepare()
     with on_interrupt(exit_at_once), loading_shown():
         engine = load(
             model,

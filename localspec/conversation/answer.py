@@ -229,6 +229,8 @@ class Answer(Closing, Iterator[Event]):
                         "the thought was ended: its budget of "
                         f"{self._writer.budget.tokens} tokens is used up"
                     )
+                    if self._stop.is_set():
+                        return
         except InterruptedTextError:
             if self._generation is None or self._generation.interruption is None:
                 raise

@@ -46,7 +46,7 @@ class AnswerWriter:
     detokenizer: shared by all parts. tags: the tags around the model's reasoning; None: all is
     answer. thinking: whether the prompt ended within the reasoning; continued: whether some of it
     was there already. budget: the most tokens of reasoning; None: no limit. marks: other control
-    tokens whose text belongs to the answer.
+    tokens whose text belongs to the answer. stats: of a first part that has been started already.
 
     tokens: the answer's token ids, those of a closing tag included, without the token that ended
     it. inserted: how many of them are of a closing tag that was written here. raw: the whole text,
@@ -63,16 +63,18 @@ class AnswerWriter:
         continued: bool = False,
         budget: int | None = None,
         marks: Collection[str] = (),
+        stats: Stats | None = None,
     ) -> None:
         self.detokenizer = detokenizer
         self.tokens: list[int] = []
         self.inserted = 0
         self.raw = ""
         self.stop_reason: StopReason | None = None
-        # Those of all parts, but of the prompt of the last part; and as they were after the first.
-        self._stats = Stats()
+        # Those of the last part, which go on with the counts of the parts before it, and a copy of
+        # them from the end of the first part, which alone counts the prompt as it was asked.
+        self._stats = stats or Stats()
         self._first_stats: Stats | None = None
-        # What of it was given, not generated.
+        # The beginning of the answer that the user wrote, not the model.
         self._given = TokenizedText("", ())
         self._vocabulary = vocabulary
         self._tags = tags
@@ -112,7 +114,7 @@ class AnswerWriter:
         def full() -> StopReason | None:
             return self._no_room(prompt, most, context) if self.budget.is_spent() else None
 
-        self._first_stats, self.stop_reason = None, full()
+        self.stop_reason = full()
         try:
             while not self.stop_reason:
                 if self.budget.is_spent():

@@ -58,6 +58,7 @@ class ReasonedText(Iterator[tuple[Token, Split]]):
             tags,
             thinking=tags is not None and opens_thinking(end, tags),
             budget=budget,
+            stats=self.generation.stats,
         )
         self._running = self._run()
 

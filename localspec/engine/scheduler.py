@@ -199,7 +199,7 @@ class Scheduler:
         self._arriving: set[int] = set()
         # Threads in a step that do not wait for a pass.
         self._busy = 0
-        # Threads that wait until no text is in a step, except in steps of such threads.
+        # Threads that wait until no text is in a step.
         self._wait_for_quiet: set[int] = set()
         self._decode_seconds = 0.0
         self._prompt_speed = PromptSpeed()
@@ -238,17 +238,16 @@ class Scheduler:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the lock while no text is in a step, except in steps of threads that ask for this.
-
-        One of these at a time has it; they would wait for each other otherwise.
-        """
+        """Hold the lock while no text is in a step; those who ask in one ignore each other's."""
         with self.lock:
-            self._wait_for_quiet.add(get_ident())
+            thread = get_ident()
+            ignored = self._wait_for_quiet if thread in self._steps else set[int]()
+            self._wait_for_quiet.add(thread)
             try:
-                while self._steps.keys() - self._wait_for_quiet:
+                while self._steps.keys() - ignored:
                     self.wait()
             finally:
-                self._wait_for_quiet.discard(get_ident())
+                self._wait_for_quiet.discard(thread)
                 self.lock.notify_all()
             yield
 

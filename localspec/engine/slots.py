@@ -68,7 +68,7 @@ class Slots:
         self._scheduler.require_open()
         return self.own.target.model
 
-    def require_no_other_thread(self, what: str) -> None:
+    def require_no_step(self, what: str) -> None:
         """Raise LocalspecError in a step, which would wait for ever for a text of another thread.
 
         what: what cannot be done then.

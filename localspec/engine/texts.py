@@ -130,7 +130,7 @@ class Texts:
         given = concrete(options)
         GenerationConfig.of(**given)
         _asked(cancel)
-        self._slots.require_no_other_thread(_IN_LOOP)
+        self._slots.require_no_step(_IN_LOOP)
 
         def work(stopped: Cancelled) -> Generator[None, None, Result | list[Result]]:
             yield from ()
@@ -153,7 +153,7 @@ class Texts:
         settings = GenerationConfig.of(**{"logprobs": True, **options})
         asked = TextPrompt(prompt)
         _asked(cancel)
-        self._slots.require_no_other_thread(_IN_LOOP)
+        self._slots.require_no_step(_IN_LOOP)
 
         def work(stopped: Cancelled) -> Generator[Token, None, Result]:
             with self._start(asked, settings, _asked(cancel, stopped), explain) as running:
@@ -230,7 +230,7 @@ class Texts:
         several = prompts_of(prompt)
         if several is None:
             return write(TextPrompt(prompt), cancelled)
-        self._slots.require_no_other_thread("several texts cannot be written")
+        self._slots.require_no_step("several texts cannot be written")
         return side_by_side(self._checked(several), write, cancelled)
 
     def _checked(self, prompts: Sequence[Prompt]) -> list[TextPrompt]:

@@ -31,7 +31,7 @@ _over_limits: dict[str, str] = {}
 
 
 def prepare() -> None:
-    """Start the worker process, so that the first conversation need not wait for it."""
+    """Start the worker process, so that a conversation that follows soon need not wait for it."""
     _renderer.start()
 
 

@@ -12,7 +12,7 @@ from localspec.drafters.spec import DraftRequest
 from localspec.drafters.suffix_store import PastTexts
 from localspec.errors import OutOfMemoryError
 from localspec.gguf.reader import Header
-from localspec.llama import chat_template, extra_buffers, unfit_gpus
+from localspec.llama import extra_buffers, unfit_gpus
 from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
@@ -253,8 +253,6 @@ def _load(
         drafter_placement=plan.drafter_placement,
         ubatch=plan.context.ubatch,
     )
-    if config.chat_template or facts.chat_template:
-        chat_template.prepare()
     with ExitStack() as undo:
         weights = shareable(config.weights, found)
         if weights is None:

@@ -33,6 +33,8 @@ def lark_of_regex(regex: str) -> str:
     It has the syntax of Rust's `regex`; digits and the characters of words are those of ASCII.
     Raises InvalidValueError with the reason if it has not.
     """
+    if (len(regex) - len(regex.rstrip("\\"))) % 2:
+        raise InvalidValueError("it ends with a backslash")
     grammar = f"{HEADER} {{}}\nstart: /{regex_to_lark(regex, use_ascii='dw')}/"
     try:
         compile_lark(grammar)

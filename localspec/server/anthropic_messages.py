@@ -69,7 +69,7 @@ def _format(output: Fields | None) -> Mapping[str, Any] | None:
         return None
     given.one_of("type", ("json_schema",))
     given.needed("schema")
-    given.member("schema")
+    given.member("schema")  # raises where it is no object
     return given.values
 
 

@@ -87,7 +87,7 @@ class InputProcessor:
         thinking = read.thinking and not family.always_read
         has_reasoned = read.continued is not None and not read.thinking
         reasons = any(tag in (template or "") for tag in tags)
-        answer_grammar = None
+        grammar_behind = None
         if tools.must_call or (
             settings.describes_answer and (reasons or tools.offered or family.always_read)
         ):
@@ -97,7 +97,7 @@ class InputProcessor:
             if around and budget != NO_BUDGET:
                 behind = await asyncio.to_thread(constrained, None, False)
                 await self._prepare(behind)
-                answer_grammar = behind.grammar
+                grammar_behind = behind.grammar
         await self._prepare(settings)
         asked = TextRequest(
             prompt,
@@ -107,7 +107,7 @@ class InputProcessor:
             continued=read.continued or "",
             channel=read.header if family.always_read else "",
             thinking_budget=None if budget == NO_BUDGET else budget,
-            answer_grammar=answer_grammar,
+            answer_grammar=grammar_behind,
             wordings=wordings,
         )
         if not tools.offered and not family.always_read:

@@ -33,7 +33,7 @@ class WorkerLimitError(Exception):
 class WorkerProcess:
     """A module that runs as `python -m module seconds memory` and calls `serve`.
 
-    It is started by `start` or the first request, and again after a request that had to be ended.
+    It is started by `start` or the first request, and again where it has ended meanwhile.
 
     seconds: of processor time, for one request. memory: of the whole process, in bytes.
     """
@@ -85,21 +85,24 @@ class WorkerProcess:
             self._close()
 
     def _started(self) -> tuple[subprocess.Popen[bytes], "_Watch"]:
+        process, watch, own = self._process, self._watch, os.getpid()
         # After a fork the worker is that of the parent process, and answers only there.
-        if self._process is None or self._watch is None or self._started_by != os.getpid():
-            self._process = subprocess.Popen(
-                python_module(self._module, str(self._seconds), str(self._memory)),
-                env=python_environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            self._started_by, self._is_ready = os.getpid(), False
-            atexit.register(self.close)
-            self._watch = _Watch(self._process, self._seconds, self._memory)
-            self._watch.start()
-        return self._process, self._watch
+        if process and watch and self._started_by == own and process.poll() is None:
+            return process, watch
+        self._close()
+        process = self._process = subprocess.Popen(
+            python_module(self._module, str(self._seconds), str(self._memory)),
+            env=python_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._started_by, self._is_ready = own, False
+        atexit.register(self.close)
+        watch = self._watch = _Watch(process, self._seconds, self._memory)
+        watch.start()
+        return process, watch
 
     def _close(self) -> None:
         atexit.unregister(self.close)

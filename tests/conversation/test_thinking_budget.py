@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -227,3 +228,20 @@ def test_sessions_scripts_and_requests_have_the_same_text(tmp_path: Path, budget
             ended.append((reply.budget_spent, len(reply.tokens)))
     assert [spent for spent, _ in ended] == sorted(spent for spent, _ in ended)
     assert {spent for spent, _ in ended} == {False, True}
+
+
+@pytest.mark.parametrize("most", [1, 30])
+def test_the_stats_of_a_text_without_reasoning_are_of_its_prompt(tmp_path: Path, most: int) -> None:
+    """Also where an answer has no room behind the closing tag, and none is written."""
+    path = write_tiny(tmp_path / "thinker.gguf", "llama", template=R1, context=512)
+    with load(path, draft="none", threads=1, context=512) as engine:
+        chat = Chat([{"role": "user", "content": "abc"}])
+        text = ReasonedText(engine, chat, budget=0, **{**OPTIONS, "max_tokens": most})
+        for _ in text.reading():
+            pass
+        read = replace(text.stats)
+        assert read.prompt_tokens == len(text.prompt) == read.prompt_evaluated + 1
+        stats = text.result().stats
+        assert stats.prompt_tokens == read.prompt_tokens
+        assert stats.prompt_evaluated == read.prompt_evaluated
+        assert bool(stats.inserted_tokens) == (most > 1)

@@ -410,6 +410,43 @@ def test_an_interrupt_before_a_step_leaves_the_lock_free(
     assert not scheduler.lock.is_held
 
 
+def test_exclusive_outside_steps_waits_for_all_steps(scheduler: Scheduler) -> None:
+    """Also for that of a thread which has asked for the same within it, and has it first."""
+    context, threads = FakeContext(seconds=0.001), Threads()
+    nested, other = (Writer(scheduler, context) for _ in range(2))
+    begun, asked, had = set[Writer](), list[str](), list[str]()
+
+    def write(writer: Writer) -> None:
+        with writer.scheduled.step():
+            begun.add(writer)
+            while not asked:
+                scheduler.wait(0.01)
+            if writer is nested:
+                asked.append("in a step")
+                with scheduler.exclusive():
+                    had.append("in a step")
+            while len(asked) < 2:
+                scheduler.wait(0.01)
+            scheduler.wait(0.05)
+            writer.compute(1)
+
+    def outside() -> None:
+        with scheduler.lock:
+            while len(begun) < 2:
+                scheduler.wait(0.01)
+            asked.append("outside")
+        with scheduler.exclusive():
+            assert not nested.scheduled.in_step and not other.scheduled.in_step
+            had.append("outside")
+
+    threads.start(outside)
+    for each in (nested, other):
+        threads.start(write, each)
+    threads.join()
+    assert had == ["in a step", "outside"]
+    assert at_rest(scheduler)
+
+
 def test_a_text_written_inside_a_step_of_another(scheduler: Scheduler) -> None:
     """A drafter may generate with a session of its own, beside other texts."""
     context, threads = FakeContext(seconds=0.001), Threads()

@@ -100,6 +100,10 @@ def test_a_text_that_is_continued_has_a_format_too(served: Served, path: str) ->
 @pytest.mark.parametrize(
     ("body", "said"),
     [
+        (
+            {"regex": "a\\"},
+            "regex is 'a\\\\'; it must be a regular expression (it ends with a backslash",
+        ),
         ({"guided_regex": "a("}, "guided_regex is 'a('; it must be a regular expression (unclosed"),
         ({"guided_regex": "(?=a)b"}, "look-ahead and look-behind, is not supported"),
         ({"regex": r"\bls"}, r"regex is '\\bls'; it must be a regular expression (lookarounds not"),

@@ -2,7 +2,9 @@
 
 from contextlib import closing
 from pathlib import Path
+from time import sleep
 
+import psutil
 import pytest
 
 from localspec.utils.worker_process import WorkerProcess
@@ -48,6 +50,23 @@ def test_starting_a_worker_waits_for_nothing(
         assert worker.ask({"a": 1}) == {"a": 1}
         worker.close()
         assert worker.ask({"a": 2}) == {"a": 2}, "no second worker was started"
+
+
+def test_a_worker_that_was_killed_between_two_requests_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "late.py").write_text(READY_WHEN_ALLOWED.format(allowed=str(tmp_path)))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    here = psutil.Process()
+    with closing(WorkerProcess("late", seconds=5, memory=10**9)) as worker:
+        worker.start()
+        for number in range(2):
+            [child] = [each for each in here.children() if "late" in each.cmdline()]
+            child.kill()
+            # It is left for the worker's owner to wait for.
+            while child.status() != psutil.STATUS_ZOMBIE:
+                sleep(0.01)
+            assert worker.ask({"a": number}) == {"a": number}
 
 
 def test_where_no_process_can_be_started_the_request_says_so(

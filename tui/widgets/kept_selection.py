@@ -29,6 +29,7 @@ class KeptSelection(Generic[_Entry]):
         self._owner.watch(self._owner.screen, "selections", self._changed, init=False)
 
     def _changed(self, selections: Mapping[Widget, Selection]) -> None:
+        # What `restore` sets comes here too, and is no new selection.
         if selections is not self._own:
             self.forget()
 
