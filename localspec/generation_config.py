@@ -12,6 +12,7 @@ from localspec.speculation.draft import MAX_DEPTH
 from localspec.speculation.rules import Rule, rule_named
 from localspec.utils.format import as_json
 from localspec.utils.option_types import type_fields, typed, whole_number
+from localspec.utils.similar_names import did_you_mean
 
 DEFAULT_MAX_TOKENS = 256
 
@@ -114,9 +115,10 @@ class GenerationConfig:
             given |= formatted
         if "schema" in given:
             given["schema"] = _schema_text(given["schema"])
-        unknown = given.keys() - ({f.name for f in fields(cls)} - {"sampling"})
-        if unknown:
-            raise InvalidValueError(f"there is no setting {min(unknown)!r}")
+        if unknown := given.keys() - ({f.name for f in fields(cls)} - {"sampling"}):
+            hint = did_you_mean(min(unknown), GenerationOptions.__annotations__)
+            what = f"there is no setting {min(unknown)!r}"
+            raise InvalidValueError(f"{what}; {hint}" if hint else what)
         if "stop" in given:
             given["stop"] = _stop_texts(given["stop"])
         return cls(**given, sampling=sampling)

@@ -1,6 +1,9 @@
 """Aliases: other names of commands, as people know them from other programs; --help hides them."""
 
 import sys
+from pathlib import Path
+
+from localspec.errors import InvalidValueError
 
 ALIASES = ("run", "list", "help")
 # Where click's contexts keep the words of the command line, without an alias.
@@ -36,6 +39,11 @@ def _run(words: list[str]) -> list[str]:
     typed, options = _sorted(words)
     is_named = any(word.startswith(("-m", "--model")) for word in options)
     model, prompt = ([], typed) if is_named else (typed[:1], typed[1:])
+    if len(model) == 1 and not prompt and " " in model[0] and not Path(model[0]).exists():
+        raise InvalidValueError(
+            f"run is written as: run MODEL [PROMPT], and there is no model {model[0]!r:.60}; "
+            "localspec generate PROMPT asks the usual one"
+        )
     if not prompt and sys.stdin and sys.stdin.isatty():
         return ["chat", *model, *options]
     command = ["generate", *(["-m", *model] if model else [])]

@@ -14,7 +14,7 @@ from localspec.conversation.events import Gauge
 from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
 from localspec.conversation.saved_states import SavedStates
 from localspec.conversation.transcript import Transcript
-from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
+from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn, require_said
 from localspec.conversation.unfinished import (
     require_same_settings,
     require_unfinished,
@@ -123,13 +123,13 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
     def send(
         self, text: str, *, role: Role = "user", **options: Unpack[GenerationOptions]
     ) -> Answer:
-        """Add a message and return its answer. role: `tool` for the output of a tool.
+        """Add a message and return its answer, in place of one that is still being written.
 
+        role: `tool` for the output of a tool.
         Raises InvalidValueError, and leaves the conversation as it was, if the text is empty, does
         not fit the context or is refused by the chat template.
         """
-        if not text:
-            raise InvalidValueError("the message is empty; write some text")
+        require_said(text)
         self._end_answer()
         turn = self.conversation.add(Turn(role, text))
         try:

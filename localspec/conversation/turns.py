@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
+from localspec.errors import InvalidValueError
+
 Role = Literal["system", "user", "assistant", "tool"]
 
 
@@ -17,6 +19,14 @@ class TokenizedText(NamedTuple):
 
 
 EMPTY = TokenizedText("", ())
+
+
+def require_said(message: object) -> None:
+    """Raise InvalidValueError for a message that is no text, or an empty one."""
+    if not isinstance(message, str):
+        raise InvalidValueError(f"the message is {message!r:.60}; it must be a text")
+    if not message:
+        raise InvalidValueError("the message is empty; write some text")
 
 
 @dataclass(slots=True, eq=False)

@@ -27,8 +27,13 @@ _LONGEST_NAME = 100
 def checked(drafter: Any) -> "CustomDrafter":
     """A drafter that asks `drafter` and checks what it says.
 
-    Raises InvalidValueError if its name or its traits are of no use.
+    Raises InvalidValueError if it is a class, or its name or its traits are of no use.
     """
+    if isinstance(drafter, type):
+        name = drafter.__name__
+        raise InvalidValueError(
+            f"draft is the class {name}; pass an object of it, such as {name}()"
+        )
     try:
         name, traits = drafter.name, drafter.traits
     except Exception as error:

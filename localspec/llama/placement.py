@@ -140,11 +140,11 @@ def is_address(device: str) -> bool:
     return ":" in device
 
 
-def parse_devices(names: Sequence[str] | None) -> tuple[str, ...] | None:
+def parse_devices(names: Sequence[str] | str | None) -> tuple[str, ...] | None:
     """Return the devices that a user named, () for `none` alone. Raises InvalidValueError."""
     if names is None:
         return None
-    named = [name.strip() for name in names]
+    named = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
     if len(named) == 1 and named[0].lower() in _PROCESSOR:
         return ()
     for name in named:

@@ -36,6 +36,7 @@ from localspec.server.exchange import (
 )
 from localspec.server.fields import Fields
 from localspec.server.guard import error_body
+from localspec.server.log import log_refusal
 from localspec.server.native_answer import NativeAnswer
 from localspec.server.openai_parts import token_count
 from localspec.server.page import page
@@ -179,6 +180,7 @@ async def _count_tokens(request: Request) -> Response:
 
 
 async def _refused(request: Request, error: Any) -> Response:
+    log_refusal(error, request.method, request.url.path)
     body = error_body(error, request.url.path)
     return JsonAnswer(body, status_code=error.status, headers=error.headers)
 

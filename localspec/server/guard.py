@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.server.errors import ApiError
+from localspec.server.log import log_refusal
 
 # Anyone may ask whether the server is there, and see the page, which then asks for the key.
 _OPEN_PATHS = ("/", "/health", "/v1/health")
@@ -62,6 +63,7 @@ class Guard:
         try:
             self._check(scope, headers, origins)
         except ApiError as error:
+            log_refusal(error, scope["method"], scope["path"])
             await respond(error, scope, send)
             return
         if named and scope["method"] == "OPTIONS":

@@ -4,16 +4,29 @@ import json
 import logging
 import sys
 
+from localspec.server.errors import ApiError
+from localspec.utils.format import printable
+
+# Characters of a path or a reason in one line.
+_LONGEST = 300
+log = logging.getLogger("localspec.server")
+
 
 def show_log(*, as_json: bool) -> None:
     """Write the log of the server, and of what it runs on, to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(asctime)s %(message)s"))
     for name in ("localspec.server", "localspec.workers", "uvicorn.error", "asyncio"):
-        log = logging.getLogger(name)
-        log.handlers[:] = [handler]
-        log.propagate = False
-    logging.getLogger("localspec.server").setLevel(logging.INFO)
+        each = logging.getLogger(name)
+        each.handlers[:] = [handler]
+        each.propagate = False
+    log.setLevel(logging.INFO)
+
+
+def log_refusal(error: ApiError, method: str, path: str) -> None:
+    """Say which request was refused, and why: some clients do not show it."""
+    reason = printable(error.message[:_LONGEST])
+    log.info("%s %s: %d, %s", method, printable(path[:_LONGEST]), error.status, reason)
 
 
 class _JsonLines(logging.Formatter):

@@ -1,6 +1,7 @@
 """Commands as people type them: names of other programs, and names with a slip."""
 
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -94,6 +95,15 @@ def test_a_slip_in_the_options_gets_a_suggestion(cli: Run, typed: str, said: str
 )
 def test_what_an_alias_means_in_a_pipe(cli: Run, typed: list[str], meant: list[str]) -> None:
     assert without_alias(typed) == meant
+
+
+def test_run_with_a_question_alone(cli: Run, tmp_path: Path) -> None:
+    """It is no model, unless a file is called so."""
+    done = cli("run", "What does ls do?")
+    assert done.code == 2 and "there is no model 'What does ls do?'; localspec generate" in done.err
+    odd = tmp_path / "a model.gguf"
+    shutil.copy(BUNDLED, odd)
+    assert cli("run", str(odd), "-n", "1", "--seed", "3", stdin=b"import os").code == 0
 
 
 def test_run_generates_from_a_prompt_and_from_a_pipe(cli: Run) -> None:

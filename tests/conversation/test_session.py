@@ -320,6 +320,10 @@ def test_what_cannot_be_said(pair: Engine) -> None:
         for wrong in (lambda: session.send(""), session.regenerate, lambda: session.edit(0, "x")):
             with pytest.raises(InvalidValueError):
                 wrong()
+        with pytest.raises(
+            InvalidValueError, match=r"^the message is \[\{'role': 'user'\}\]; it must"
+        ):
+            session.send([{"role": "user"}])  # type: ignore[arg-type]
         session.send("a", max_tokens=1).result()
         with pytest.raises(InvalidValueError, match="is an answer"):
             session.edit(1, "x")

@@ -7,7 +7,7 @@ from fakes.pycode import load
 from fuzz.campaign import Campaign
 from fuzz.drafters import drafter_case
 
-from localspec.errors import DrafterMismatchError, LocalspecError
+from localspec.errors import DrafterMismatchError, InvalidValueError, LocalspecError
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Traits
 
@@ -54,6 +54,11 @@ def test_an_engine_names_the_drafter_and_goes_on(returns: Any, depth: int | None
         own.returns = Draft([])
         going_on = engine.generate([7, 8, 9], max_tokens=4, depth=depth, ignore_eos=True)
         assert len(going_on.token_ids) == 4
+
+
+def test_a_class_is_no_drafter() -> None:
+    with pytest.raises(InvalidValueError, match=r"the class Own; pass an object of it, .* Own\(\)"):
+        load(draft=Own, **LOAD)  # type: ignore[arg-type]
 
 
 def test_at_depth_0_it_is_not_asked_at_all() -> None:

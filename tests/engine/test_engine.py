@@ -325,7 +325,8 @@ def test_prompts_that_cannot_be(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tempreture": 1.0}, "there is no setting 'tempreture'"),
+        ({"tempreture": 1.0}, "there is no setting 'tempreture'; did you mean temperature?"),
+        ({"max_token": 4}, "there is no setting 'max_token'; did you mean max_tokens?"),
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"top_p": 0.0}, "top_p is 0.0"),
         ({"depth": -1}, "depth is -1"),

@@ -50,6 +50,8 @@ def test_devices_are_named_by_the_user() -> None:
     assert parse_devices(None) is None
     assert parse_devices(["none"]) == parse_devices([" CPU "]) == ()
     assert parse_devices(["CUDA0", " desk:1"]) == ("CUDA0", "desk:1")
+    assert parse_devices("CUDA0, desk:1") == ("CUDA0", "desk:1")
+    assert parse_devices("none") == ()
     for wrong in (["CUDA0", "none"], ["CUDA0", "cuda0"], [""], ["a", ""]):
         with pytest.raises(InvalidValueError, match="name each device once, or none alone"):
             parse_devices(wrong)

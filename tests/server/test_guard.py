@@ -1,5 +1,6 @@
 """The guard: hosts, pages and keys, without a model."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -36,6 +37,14 @@ def plain() -> Iterator[TestClient]:
 )
 def test_its_own_names(plain: TestClient, host: str) -> None:
     assert plain.get("/v1/models", headers={"Host": host}).status_code == 200
+
+
+def test_a_refusal_is_in_the_log(plain: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "localspec.server"):
+        plain.get("/v1/models%1b%5b2J", headers={"Host": "evil.example"})
+        plain.get("/v1/models")
+    [line] = caplog.messages
+    assert line.startswith("GET /v1/models?[2J: 403, ") and "evil.example" in line
 
 
 @pytest.mark.parametrize(
