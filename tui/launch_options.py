@@ -51,10 +51,11 @@ class LaunchOptions:
     @property
     def load_options(self) -> dict[str, Any]:
         """What `EngineThread.load` takes."""
+        settings = self.settings
         return {
             "model": self.model,
-            "draft": self.settings.draft,
-            "when_full": self.settings.when_full,
+            "draft": settings.draft,
+            "when_full": settings.when_full,
             "copied_texts": self.copied_texts,
             "chat_template": self.chat_template,
             **self.runtime,

@@ -1,7 +1,7 @@
 """Aliases: other names of commands, as people know them from other programs; --help hides them."""
 
+import os
 import sys
-from pathlib import Path
 
 from localspec.errors import InvalidValueError
 
@@ -39,7 +39,7 @@ def _run(words: list[str]) -> list[str]:
     typed, options = _sorted(words)
     is_named = any(word.startswith(("-m", "--model")) for word in options)
     model, prompt = ([], typed) if is_named else (typed[:1], typed[1:])
-    if len(model) == 1 and not prompt and " " in model[0] and not Path(model[0]).exists():
+    if model and not prompt and " " in model[0] and not os.path.exists(model[0]):
         raise InvalidValueError(
             f"run is written as: run MODEL [PROMPT], and there is no model {model[0]!r:.60}; "
             "localspec generate PROMPT asks the usual one"

@@ -33,7 +33,7 @@ from localspec.engine.generation import Token
 from localspec.engine.prompt import Chat
 from localspec.errors import InvalidValueError
 from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
-from localspec.llama.chat_template import prepare
+from localspec.llama.chat_template import start_renderer
 from localspec.loading.drawing_ahead import nothing_ahead
 from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.option_names import have_no_effect
@@ -133,7 +133,7 @@ def generate(
     if system and chat is False:
         raise InvalidValueError("--system is for chats, and --raw continues a text; leave one out")
     if chat is not False:
-        prepare()
+        start_renderer()
     with on_interrupt(exit_at_once), loading_shown():
         engine = load(
             model,

@@ -14,7 +14,7 @@ from localspec.conversation.events import Gauge
 from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
 from localspec.conversation.saved_states import SavedStates
 from localspec.conversation.transcript import Transcript
-from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn, require_said
+from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn, require_message
 from localspec.conversation.unfinished import (
     require_same_settings,
     require_unfinished,
@@ -129,7 +129,7 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         Raises InvalidValueError, and leaves the conversation as it was, if the text is empty, does
         not fit the context or is refused by the chat template.
         """
-        require_said(text)
+        require_message(text)
         self._end_answer()
         turn = self.conversation.add(Turn(role, text))
         try:

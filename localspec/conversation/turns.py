@@ -21,7 +21,7 @@ class TokenizedText(NamedTuple):
 EMPTY = TokenizedText("", ())
 
 
-def require_said(message: object) -> None:
+def require_message(message: object) -> None:
     """Raise InvalidValueError for a message that is no text, or an empty one."""
     if not isinstance(message, str):
         raise InvalidValueError(f"the message is {message!r:.60}; it must be a text")

@@ -30,7 +30,7 @@ _USUAL_CHARACTERS = 100_000
 _over_limits: dict[str, str] = {}
 
 
-def prepare() -> None:
+def start_renderer() -> None:
     """Start the worker process, so that a conversation that follows soon need not wait for it."""
     _renderer.start()
 

@@ -101,6 +101,8 @@ def test_run_with_a_question_alone(cli: Run, tmp_path: Path) -> None:
     """It is no model, unless a file is called so."""
     done = cli("run", "What does ls do?")
     assert done.code == 2 and "there is no model 'What does ls do?'; localspec generate" in done.err
+    # One that is longer than a file's name may be is no error of the file system.
+    assert "; localspec generate PROMPT asks" in cli("run", "What is this? " * 40).err
     odd = tmp_path / "a model.gguf"
     shutil.copy(BUNDLED, odd)
     assert cli("run", str(odd), "-n", "1", "--seed", "3", stdin=b"import os").code == 0
