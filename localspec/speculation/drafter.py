@@ -58,7 +58,9 @@ class Limit:
         return self.depth + 1 if self.left is None else self.left
 
     def to(self, depth: int, go_on: Callable[[float], bool] | None = None) -> "Limit":
-        """Copy this limit with another depth and another `go_on`."""
+        """This limit with another depth and another `go_on`."""
+        if depth == self.depth and go_on is self.go_on:
+            return self
         return replace(self, depth=depth, go_on=go_on)
 
 
