@@ -128,7 +128,7 @@ def serve(
     json_logs: bool,
     **options: Any,
 ) -> int:
-    """Serve MODEL to other programs, in the protocols of OpenAI and Anthropic.
+    """Serve MODEL to other programs, in the protocols of OpenAI, Anthropic and Ollama.
 
     With no model named, it is the tiny bundled one.
     """

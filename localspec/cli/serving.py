@@ -122,7 +122,7 @@ def _greeting(service: Service, asked: ServeRequest) -> list[str]:
     reproducible = reproducible_fact(engine, _settings(asked))
     return [
         join_facts([name, f"draft: {draft}", texts, reproducible]),
-        f"serving at {url}/v1 (OpenAI) and {url} (Anthropic); Ctrl-C ends it",
+        f"serving at {url}/v1 (OpenAI) and {url} (Anthropic, Ollama); Ctrl-C ends it",
         f"chat in a browser: {url}",
         f"OpenAI clients: OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",
         f"Claude Code: {' '.join(f'{k}={shlex.quote(v)}' for k, v in claude.items())} claude",

@@ -18,7 +18,14 @@ from localspec.server.service import Service
 from localspec.server.template_messages import part_text, require_readable, require_said
 from localspec.server.text_request import TextRequest
 from localspec.server.thinking import Effort
-from localspec.server.tool_calls import Arguments, CallBegun, Event, Reasoning, Text
+from localspec.server.tool_calls import (
+    Arguments,
+    CallBegun,
+    Event,
+    Reasoning,
+    Text,
+    whole_arguments,
+)
 from localspec.server.tool_use import anthropic_tools
 
 log = logging.getLogger("localspec.server")
@@ -213,7 +220,7 @@ class _Blocks:
             last["signature"] = _SIGNATURE
             yield self._delta({"type": "signature_delta", "signature": _SIGNATURE})
         elif last["type"] == "tool_use":
-            last["input"] = _parsed("".join(self._json))
+            last["input"] = whole_arguments("".join(self._json))
             self._json = []
         index = len(self.blocks) - 1
         yield "content_block_stop", {"type": "content_block_stop", "index": index}
@@ -238,18 +245,6 @@ class _Blocks:
         index = len(self.blocks) - 1
         event = {"type": "content_block_delta", "index": index, "delta": delta}
         return "content_block_delta", event
-
-
-def _parsed(text: str) -> JSON:
-    """The arguments of a call. Of one that was cut short, a member holds them, which no tool has.
-
-    Its name is the one in Anthropic's page on fine-grained tool streaming.
-    """
-    try:
-        found = json.loads(text or "{}")
-    except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"INVALID_JSON": text}
 
 
 def _continues(asked: TextRequest) -> bool:

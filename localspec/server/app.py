@@ -21,6 +21,8 @@ from localspec.server import (
     infill,
     llama_server,
     native_completion,
+    ollama_chat,
+    ollama_models,
     openai_chat,
     openai_completions,
     openai_responses,
@@ -71,6 +73,9 @@ def make_app(service: Service) -> Starlette:
             Route("/v1/responses/{name}", _response, methods=["GET"]),
             Route("/v1/messages", _messages, methods=["POST"]),
             Route("/v1/messages/count_tokens", _count_tokens, methods=["POST"]),
+            Route("/api/chat", _ollama_chat, methods=["POST"]),
+            Route("/api/generate", _ollama_generate, methods=["POST"]),
+            *ollama_models.routes(),
             *llama_server.routes(),
         ],
         exception_handlers={
@@ -177,6 +182,31 @@ async def _count_tokens(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
     asked = await asyncio.to_thread(anthropic_messages.read, body, service, counts_only=True)
     return JsonAnswer(await anthropic_messages.count(asked, service))
+
+
+def _ollama_answers(
+    read: Callable[[Fields, Service], ollama_chat.OllamaRequest],
+) -> Callable[[Request], Awaitable[Response]]:
+    """A path of Ollama's, whose answer is a stream unless something else is asked for."""
+
+    async def answer(request: Request) -> Response:
+        service, body = service_of(request), await body_of(request)
+        asked = await asyncio.to_thread(read, body, service)
+        if asked.loads or body.flag("stream") is False:
+            return JsonAnswer(await unless_gone(request, ollama_chat.complete(asked, service)))
+        return await event_stream(
+            request,
+            ollama_chat.lines(asked, service),
+            heartbeat=lambda: ollama_chat.json_line(asked.part(service, "", "", ())),
+            error_line=ollama_chat.json_line,
+            media_type=ollama_chat.NDJSON,
+        )
+
+    return answer
+
+
+_ollama_chat = _ollama_answers(ollama_chat.read_chat)
+_ollama_generate = _ollama_answers(ollama_chat.read_generate)
 
 
 async def _refused(request: Request, error: Any) -> Response:

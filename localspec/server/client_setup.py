@@ -94,6 +94,17 @@ def _aider(url: str, name: str, key: str) -> str:
 aider --model {shlex.quote(f"openai/{name}")}"""
 
 
+def _ollama(url: str, name: str, key: str) -> str:
+    exports = {"OLLAMA_HOST": url} | ({} if key == _ANY_KEY else {"OLLAMA_API_KEY": key})
+    return f"""\
+# for programs without a setting for the address, start the server with --port 11434
+{_exports(**exports)}
+
+from ollama import chat
+answer = chat(model={json.dumps(name)}, messages=[{{"role": "user", "content": "Hello!"}}])
+print(answer.message.content)"""
+
+
 def _curl(url: str, name: str, key: str) -> str:
     body = json.dumps({"model": name, "messages": [{"role": "user", "content": "Hello!"}]})
     return f"""\
@@ -108,6 +119,7 @@ CLIENTS: dict[str, Setup] = {
     "aider": _aider,
     "openai": _openai,
     "anthropic": _anthropic,
+    "ollama": _ollama,
     "curl": _curl,
 }
 

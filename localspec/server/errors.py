@@ -75,6 +75,10 @@ class ApiError(Exception):
         kind = "api_error" if self.kind == "server_error" else self.kind
         return {"type": "error", "error": {"type": kind, "message": self.message}}
 
+    def as_ollama(self) -> JSON:
+        """The body as Ollama's clients read it."""
+        return {"error": self.message}
+
     @property
     def reason(self) -> str:
         """The words that belong to the status."""

@@ -111,17 +111,28 @@ def event_line(name: str, body: JSON) -> str:
     return f"event: {name}\ndata: {json.dumps(body)}\n\n"
 
 
+def error_event(body: JSON) -> str:
+    """The event of an error, behind the first line of a stream."""
+    return event_line("error", body)
+
+
 def comment() -> str:
     """The heartbeat of protocols that have no event for it."""
     return ": working\n\n"
 
 
 async def event_stream(
-    request: Request, lines: AsyncGenerator[str], *, heartbeat: Callable[[], str] = comment
+    request: Request,
+    lines: AsyncGenerator[str],
+    *,
+    heartbeat: Callable[[], str] = comment,
+    error_line: Callable[[JSON], str] = error_event,
+    media_type: str = _EVENTS,
 ) -> Response:
     """Lines of text/event-stream. What fails before the first line has a status of its own.
 
     heartbeat: what is sent while no line comes. Some clients count events alone, not comments.
+    error_line: writes the body of an error that comes later.
     """
     made = _Lines(lines, heartbeat)
     try:
@@ -131,7 +142,8 @@ async def event_stream(
     except BaseException:
         made.making.cancel()
         raise
-    return _EventStream(_sent(first, made, request.url.path), made.making)
+    sent = _sent(first, made, request.url.path, error_line)
+    return _EventStream(sent, made.making, media_type)
 
 
 class _Lines:
@@ -166,22 +178,25 @@ class _Lines:
             await self._made.put(error)
 
 
-async def _sent(first: str | None, lines: _Lines, path: str) -> AsyncIterator[str]:
+async def _sent(
+    first: str | None, lines: _Lines, path: str, error_line: Callable[[JSON], str]
+) -> AsyncIterator[str]:
     line: str | Exception | None = first
     while isinstance(line, str):
         yield line
         line = await lines.next()
     if line is not None:
         log.error("a stream failed", exc_info=line)
-        body = error_body(ApiError.of(line), path)
-        yield event_line("error", body)
+        yield error_line(error_body(ApiError.of(line), path))
 
 
 class _EventStream(StreamingResponse):
     """A stream of events. making: the task that makes them, which ends with the response."""
 
-    def __init__(self, lines: AsyncIterator[str], making: asyncio.Task[None]) -> None:
-        super().__init__(lines, media_type=_EVENTS, headers={"Cache-Control": "no-store"})
+    def __init__(
+        self, lines: AsyncIterator[str], making: asyncio.Task[None], media_type: str
+    ) -> None:
+        super().__init__(lines, media_type=media_type, headers={"Cache-Control": "no-store"})
         self._making = making
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

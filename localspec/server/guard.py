@@ -145,7 +145,9 @@ async def respond(error: ApiError, scope: Scope, send: Send) -> None:
 
 def error_body(error: ApiError, path: str) -> dict[str, object]:
     """The body of an error for a path."""
-    return error.as_anthropic() if path.startswith("/v1/messages") else error.as_openai()
+    if path.startswith("/v1/messages"):
+        return error.as_anthropic()
+    return error.as_ollama() if path.startswith("/api/") else error.as_openai()
 
 
 def _name(host: str) -> str:

@@ -43,7 +43,7 @@ def python(text: str) -> str:
 def test_what_is_printed_works(printed: dict[str, str], served: Served) -> None:
     answer = json.loads(shell(printed["curl"]))
     assert answer["choices"][0]["message"]["content"]
-    for client in ("openai", "anthropic"):
+    for client in ("openai", "anthropic", "ollama"):
         assert len(python(printed[client])) > 1
 
 

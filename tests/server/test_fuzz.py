@@ -47,6 +47,22 @@ BODIES: dict[str, dict[str, Any]] = {
         "stop_sequences": ["zz"], "stream": True, "thinking": {"type": "disabled"},
         "tools": [{"name": "ls", "input_schema": SCHEMA}], "tool_choice": {"type": "auto"},
     },
+    "/api/chat": {
+        "model": "default", "messages": [
+            *MESSAGES,
+            {"role": "assistant", "content": "", "thinking": "hm", "tool_calls": [
+                {"function": {"name": "ls", "arguments": {"path": "a"}}}]},
+            {"role": "tool", "tool_name": "ls", "content": "b", "images": []},
+        ],
+        "options": {"num_predict": 3, "num_ctx": 64, "draft_num_predict": 2, "stop": ["zz"]},
+        "tools": [{"type": "function", "function": FUNCTION}], "think": True, "format": "json",
+        "logprobs": True, "top_logprobs": 2, "keep_alive": "5m",
+    },
+    "/api/generate": {
+        "model": "default", "prompt": "ls", "system": "Be brief.", "suffix": "", "raw": False,
+        "options": {"num_predict": 3, "seed": 1}, "stream": False, "format": SCHEMA, "think": "low",
+    },
+    "/api/show": {"model": "default", "verbose": True},
     "/tokenize": {"content": "list files", "add_special": True, "with_pieces": True},
     "/detokenize": {"tokens": [1, 2, 3]},
     "/apply-template": {"messages": MESSAGES},
@@ -118,8 +134,11 @@ def test_no_request_is_answered_with_a_failure(served: Served) -> None:
             assert answer.status_code < 500, (path, content, answer.text)
             if answer.status_code >= 400:
                 error = answer.json()["error"]
-                assert error["message"]
-                assert len(error["message"]) < 1000
+                message = error if path.startswith("/api/") else error["message"]
+                assert 0 < len(message) < 1000
+            elif "ndjson" in answer.headers["content-type"]:
+                last = json.loads(answer.text.splitlines()[-1])
+                assert last.get("done"), (path, content, answer.text)
             elif "event-stream" in answer.headers["content-type"]:
                 assert answer.text.endswith("\n\n")
                 assert "event: error" not in answer.text, (path, content, answer.text)

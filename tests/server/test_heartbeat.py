@@ -8,6 +8,7 @@ import httpx
 import pytest
 from anthropic import Anthropic
 from fakes.listening import listening
+from ollama import Client, ResponseError
 from openai import OpenAI
 
 import localspec
@@ -53,6 +54,21 @@ def test_messages_have_pings(url: str) -> None:
         kinds = [event.type for event in stream]
         assert stream.get_final_text()
     assert kinds[0] == "message_start"
+
+
+def test_ollama_has_empty_parts(url: str) -> None:
+    with Client(url) as client:
+        parts = [*client.chat("m", QUESTION, stream=True, options=GREEDY)]
+    said = [part.message.content for part in parts]
+    assert said[:2] == ["", ""] and "".join(said)
+    assert not any(part.done for part in parts[:-1])
+
+
+def test_ollama_is_told_of_what_fails_after_a_heartbeat(url: str) -> None:
+    with Client(url) as client, pytest.raises(ResponseError, match="logit_bias token is 99999"):
+        options: Any = {"logit_bias": {"99999": 1}}
+        for part in client.chat("m", QUESTION, stream=True, options=options):
+            assert not part.done
 
 
 def test_responses_are_in_progress(url: str) -> None:

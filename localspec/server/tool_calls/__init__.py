@@ -8,6 +8,7 @@ from localspec.server.tool_calls.events import (
     Reasoning,
     Text,
     joined,
+    whole_arguments,
 )
 from localspec.server.tool_calls.families import Family, family_of, parser_for
 from localspec.server.tool_calls.grammar import answer_grammar, grammar_for
@@ -34,4 +35,5 @@ __all__ = [
     "grammar_for",
     "joined",
     "parser_for",
+    "whole_arguments",
 ]

@@ -1,7 +1,9 @@
 """Events: what a parser of tool calls says about an answer's text, in the text's order."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,19 @@ class CallEnded:
 
 
 Event = Text | Reasoning | CallBegun | Arguments | CallEnded
+
+
+def whole_arguments(text: str) -> dict[str, Any]:
+    """The arguments of a call as an object. Of one that was cut short, a member holds the text.
+
+    No tool has a member of this name, which is the one in Anthropic's page on fine-grained tool
+    streaming.
+    """
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"INVALID_JSON": text}
 
 
 def joined(events: Iterable[Event]) -> list[Event]:
