@@ -25,6 +25,8 @@ from localspec.utils.shell import command_line
 from localspec.utils.text_file import read_text_file
 
 _HOST, _PORT = "127.0.0.1", 8080
+# A week, in minutes.
+_LONGEST_IDLE = 10_080
 _KEY_VARIABLE = "LOCALSPEC_API_KEY"
 
 
@@ -32,22 +34,22 @@ _KEY_VARIABLE = "LOCALSPEC_API_KEY"
 class ServeRequest:
     """What is to be served, and how.
 
-    model to queue_limit, keep, thinking_budget: as on the command line. shown: the model's name for
-    clients. aliases: further ones, which come first. setup_command: prints settings of clients,
-    once the client is named behind it. runtime: options of `engine.load`. defaults: where the
-    options are from that the command line does not name.
+    models to queue_limit, keep, thinking_budget: as on the command line; None is the bundled model.
+    aliases: names for clients, beside the model's own. setup_command: prints settings of clients,
+    once the client is named behind it. unload_after: in seconds; None: never. runtime: options of
+    `engine.load`. defaults: where the options are from that the command line does not name.
     """
 
-    model: str | None
+    models: Sequence[str | None]
     draft: str
     depth: int | None
     address: Address
-    shown: str
     aliases: Sequence[str]
     setup_command: str
     parallel: int
     queue_limit: int
     keep: bool
+    unload_after: float | None
     thinking_budget: int
     copied_texts: Sequence[str]
     chat_template: str | None
@@ -57,7 +59,7 @@ class ServeRequest:
 
 
 @click.command()
-@click.argument("name", metavar="[MODEL]", required=False)
+@click.argument("names", metavar="[MODEL]...", nargs=-1)
 @model_options
 @click.option("--host", default=_HOST, show_default=True, help="Address to listen on.")
 @click.option("--port", type=int, default=_PORT, show_default=True, help="Port to listen on.")
@@ -80,6 +82,12 @@ class ServeRequest:
     "--keep",
     is_flag=True,
     help="When it ends, keep on disk what its slots have read, and begin with that.",
+)
+@click.option(
+    "--unload-after",
+    type=float,
+    metavar="MINUTES",
+    help="Free the model's memory after so long without a request; the next one loads it again.",
 )
 @click.option(
     "--thinking-budget",
@@ -108,7 +116,7 @@ class ServeRequest:
 @click.option("--json-logs", is_flag=True, help="Write the log as JSON, an object per line.")
 def serve(
     *,
-    name: str | None,
+    names: tuple[str, ...],
     model: str | None,
     draft: str,
     depth: int | None,
@@ -117,6 +125,7 @@ def serve(
     parallel: int,
     queue_limit: int,
     keep: bool,
+    unload_after: float | None,
     thinking_budget: int,
     copied_texts: tuple[str, ...],
     chat_template: str | None,
@@ -130,10 +139,18 @@ def serve(
 ) -> int:
     """Serve MODEL to other programs, in the protocols of OpenAI, Anthropic and Ollama.
 
-    With no model named, it is the tiny bundled one.
+    With no model named, it is the tiny bundled one. Of several, one is loaded at a time: the first
+    at the start, another one when a request names it.
     """
-    if name and model:
-        raise InvalidValueError(f"model is {model!r} and {name!r}; name one")
+    if names and model:
+        raise InvalidValueError(f"model is {model!r} and {names[0]!r}; name one")
+    if len(names) > 1 and (alias or chat_template):
+        what = "alias" if alias else "chat-template"
+        raise InvalidValueError(f"{what} is of one model, and {len(names)} are named; leave it out")
+    if unload_after is not None and not 0 < unload_after <= _LONGEST_IDLE:
+        raise InvalidValueError(
+            f"unload-after is {unload_after:g}; it must be above 0, {_LONGEST_IDLE} minutes at most"
+        )
     for setting, value, least in (("parallel", parallel, 1), ("queue", queue_limit, 0)):
         if not least <= value <= 1024:
             raise InvalidValueError(f"{setting} is {value}; it must be {least} to 1024")
@@ -143,11 +160,12 @@ def serve(
         )
     if not 0 < port < 65536:
         raise InvalidValueError(f"port is {port}; it must be 1 to 65535")
-    asked = name or model
+    models = names or (model,)
+    asked = models[0]
     address = Address(host, port, hosts=allow_host, origins=cors, key=_key(api_key_file))
     runtime = pop_runtime_options(options)
     if setup:
-        shown = alias[0] if alias else _shown_name(asked)
+        shown = alias[0] if alias else shown_name(asked)
         printed = settings_of_client(setup, address.url, shown, key=bool(address.key))
         output = Output(color=False)
         output.data(f"{printed}\n")
@@ -156,16 +174,16 @@ def serve(
         return 0
     show_log(as_json=json_logs)
     request = ServeRequest(
-        asked,
+        models,
         draft,
         depth,
         address,
-        shown=_shown_name(asked),
         aliases=alias,
         setup_command=_command(asked, alias, address),
         parallel=parallel,
         queue_limit=queue_limit,
         keep=keep,
+        unload_after=None if unload_after is None else 60 * unload_after,
         thinking_budget=thinking_budget,
         copied_texts=copied_texts,
         chat_template=chat_template,
@@ -205,7 +223,7 @@ def _unknown(name: str) -> str:
     return ""
 
 
-def _shown_name(asked: str | None) -> str:
+def shown_name(asked: str | None) -> str:
     """The model's name for clients: as it was asked for, without folders."""
     if asked is None:
         return registry.bundled().target.stem

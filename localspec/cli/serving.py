@@ -1,13 +1,15 @@
 """Serving: what the process of `localspec serve` does that holds the model."""
 
 import shlex
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 
 from localspec.cli.generate_output import reproducible_fact
 from localspec.cli.main import explaining_errors
 from localspec.cli.output import Output, join_facts, show_log_as_notes
-from localspec.cli.serve import ServeRequest
+from localspec.cli.serve import ServeRequest, shown_name
 from localspec.drafters.spec import parse_draft
 from localspec.engine.engine import load_with
 from localspec.errors import LocalspecError, ModelNotFoundError
@@ -15,8 +17,11 @@ from localspec.generation_config import GenerationConfig
 from localspec.llama import library
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.memory.available import free_memory
+from localspec.models import registry
+from localspec.models.locate import locate
 from localspec.models.pair_finder import pair_of
 from localspec.sampling.params import SamplingParams
+from localspec.server.catalog import ANY, ServedModel
 from localspec.server.child import StatusReporter
 from localspec.server.client_setup import CLIENTS, claude_code_variables, key_shown
 from localspec.server.kept_states import KeptStates
@@ -24,6 +29,7 @@ from localspec.server.log import show_log
 from localspec.server.run import listen, serve
 from localspec.server.service import Service
 from localspec.server.slot_pool import SlotPool
+from localspec.utils.format import format_seconds
 
 # Loading that takes longer says what it is at.
 _QUICK_SECONDS = 2.0
@@ -41,8 +47,8 @@ def _serve(asked: ServeRequest, reporter: StatusReporter, memory_faults: int) ->
     output = Output(color=False)
     opened = listen(asked.address)
 
-    def load() -> Service:
-        service = _loaded(asked, memory_faults)
+    def load(name: str | None, names: Sequence[str]) -> Service:
+        service = _loaded(asked, name, names, memory_faults)
         with suppress(LocalspecError):  # a worker that is away just now
             memory = free_memory(service.engine.model.placement)
             reporter.placed(on_gpus=memory.spares_main_memory)
@@ -55,9 +61,10 @@ def _serve(asked: ServeRequest, reporter: StatusReporter, memory_faults: int) ->
 
     try:
         serve(
-            load,
+            [_served(asked, each, load) for each in asked.models],
             asked.address,
             opened,
+            unload_after=asked.unload_after,
             ready=ready,
             signalled=reporter.signalled,
             progress=_LoadingNotes(output, asked.address.url),
@@ -68,10 +75,23 @@ def _serve(asked: ServeRequest, reporter: StatusReporter, memory_faults: int) ->
         raise
 
 
-def _loaded(asked: ServeRequest, memory_faults: int) -> Service:
+def _served(
+    asked: ServeRequest, model: str | None, load: Callable[[str | None, Sequence[str]], Service]
+) -> ServedModel:
+    """A model and its names. Raises ModelNotFoundError."""
+    path = registry.bundled().target if model is None else locate(model)
+    pair = pair_of(path)
+    known = [shown_name(model), path.stem, *([pair.name] if pair else [])]
+    names = [*dict.fromkeys([*asked.aliases, *known])]
+    return ServedModel(names, path, partial(load, model, names))
+
+
+def _loaded(
+    asked: ServeRequest, model: str | None, names: Sequence[str], memory_faults: int
+) -> Service:
     engine = load_with(
         EngineConfig(
-            asked.model,
+            model,
             parse_draft(asked.draft),
             RuntimeConfig.of(**asked.runtime),
             copied_texts=tuple(asked.copied_texts),
@@ -81,21 +101,17 @@ def _loaded(asked: ServeRequest, memory_faults: int) -> Service:
         )
     )
     try:
-        path = engine.model.path
-        pair = pair_of(path)
-        known = [path.stem, *([pair.name] if pair else []), "localspec", "default"]
-        names = dict.fromkeys([*asked.aliases, asked.shown, *known])
         engine.warm_up()
         engine.slot.reproducible_width(_settings(asked))  # empties the cache to try it out
         pool = SlotPool(engine, asked.parallel, asked.queue_limit)
-        kept = KeptStates(path) if asked.keep else None
+        kept = KeptStates(engine.model.path) if asked.keep else None
         if kept:
             kept.restore(pool.slots)
         recommended = SamplingParams.for_model(engine.slot.loaded.header.metadata)
         return Service(
             engine,
             pool,
-            list(names),
+            [*names, *ANY],
             # A request's order of samplers may be any as long as XTC is off.
             {"depth": asked.depth, "xtc_probability": recommended.xtc_probability},
             thinking_budget=asked.thinking_budget,
@@ -126,10 +142,23 @@ def _greeting(service: Service, asked: ServeRequest) -> list[str]:
         f"chat in a browser: {url}",
         f"OpenAI clients: OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",
         f"Claude Code: {' '.join(f'{k}={shlex.quote(v)}' for k, v in claude.items())} claude",
+        *_others(asked),
         f"settings of other clients: {asked.setup_command} --setup {'|'.join(CLIENTS)}",
         *engine.notes,
         *([pool.note] if pool.note else []),
     ]
+
+
+def _others(asked: ServeRequest) -> list[str]:
+    """What is said of the models that are not loaded, and of when the first is not any more."""
+    lines = []
+    if others := [shown_name(each) for each in asked.models[1:]]:
+        names = " or ".join(others)
+        lines.append(f"a request for {names} loads that model in its place")
+    if asked.unload_after:
+        spell = format_seconds(asked.unload_after)
+        lines.append(f"after {spell} without a request the model is unloaded, until one comes")
+    return lines
 
 
 class _LoadingNotes:

@@ -5,7 +5,7 @@ Requests are read in threads: a large schema takes a second or two to compile.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -27,6 +27,7 @@ from localspec.server import (
     openai_completions,
     openai_responses,
 )
+from localspec.server.catalog import Catalog
 from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import (
     JsonAnswer,
@@ -53,11 +54,17 @@ log = logging.getLogger("localspec.server")
 _Asked = TypeVar("_Asked")
 
 
-def make_app(service: Service) -> Starlette:
-    """The application of a service, without the guard."""
-    app = Starlette(
-        routes=[
-            Route("/", _page, methods=["GET"]),
+def make_app(
+    service: Service, catalog: Catalog | None = None, stored: StoredResponses | None = None
+) -> Starlette:
+    """The application of a service, without the guard.
+
+    catalog: the models of the server; None: this one alone. stored: the answers so far.
+    """
+    app = _app(
+        catalog or Catalog.of(service),
+        stored or StoredResponses(),
+        [
             Route("/v1/chat/completions", _chat, methods=["POST"]),
             Route("/chat/completions", _chat, methods=["POST"]),
             Route("/v1/completions", _completions, methods=["POST"]),
@@ -70,13 +77,30 @@ def make_app(service: Service) -> Starlette:
             Route("/responses", _responses, methods=["POST"]),
             Route("/v1/responses/input_tokens", _response_tokens, methods=["POST"]),
             Route("/responses/input_tokens", _response_tokens, methods=["POST"]),
-            Route("/v1/responses/{name}", _response, methods=["GET"]),
             Route("/v1/messages", _messages, methods=["POST"]),
             Route("/v1/messages/count_tokens", _count_tokens, methods=["POST"]),
             Route("/api/chat", _ollama_chat, methods=["POST"]),
             Route("/api/generate", _ollama_generate, methods=["POST"]),
-            *ollama_models.routes(),
             *llama_server.routes(),
+        ],
+    )
+    app.state.service = service
+    return app
+
+
+def make_aside(catalog: Catalog, stored: StoredResponses) -> Starlette:
+    """The application at the paths that need no model."""
+    return _app(catalog, stored, [])
+
+
+def _app(catalog: Catalog, stored: StoredResponses, routes: Sequence[Route]) -> Starlette:
+    app = Starlette(
+        routes=[
+            Route("/", _page, methods=["GET"]),
+            *routes,
+            Route("/v1/responses/{name}", _response, methods=["GET"]),
+            *llama_server.catalog_routes(),
+            *ollama_models.routes(),
         ],
         exception_handlers={
             ApiError: _refused,
@@ -86,8 +110,7 @@ def make_app(service: Service) -> Starlette:
             Exception: _failed,
         },
     )
-    app.state.service = service
-    app.state.stored = StoredResponses()
+    app.state.catalog, app.state.stored = catalog, stored
     return app
 
 

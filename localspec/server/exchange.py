@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from localspec.server.catalog import Catalog
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.guard import error_body
@@ -45,8 +46,20 @@ class JsonAnswer(JSONResponse):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
+def catalog_of(request: Request) -> Catalog:
+    """The models of the server behind a request."""
+    catalog: Catalog = request.app.state.catalog
+    return catalog
+
+
 async def body_of(request: Request) -> Fields:
     """The JSON object that was sent. Raises ApiError."""
+    _, body = await read_body(request, service_of(request).engine.context)
+    return body
+
+
+async def read_body(request: Request, context: int) -> tuple[bytes, Fields]:
+    """What was sent, and the JSON object that it is. context: in tokens. Raises ApiError."""
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             content = await request.body()
@@ -54,9 +67,10 @@ async def body_of(request: Request) -> Fields:
         raise ApiError(
             408, f"the body took longer than {_BODY_SECONDS} s; send it again"
         ) from error
-    _require_simple(content, service_of(request).engine.context)
+    _require_simple(content, context)
     try:
-        return Fields(json.loads(content, parse_constant=_no_number, parse_float=_finite))
+        values = json.loads(content, parse_constant=_no_number, parse_float=_finite)
+        return content, Fields(values)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ApiError(400, f"the body is no valid JSON: {reason:.100}") from error

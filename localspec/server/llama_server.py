@@ -11,19 +11,21 @@ from starlette.routing import Route
 
 import localspec
 from localspec.errors import WorkerError
+from localspec.server.catalog import Catalog, ServedModel
 from localspec.server.errors import ApiError
-from localspec.server.exchange import JsonAnswer, body_of, service_of
+from localspec.server.exchange import JsonAnswer, body_of, catalog_of, service_of
 from localspec.server.metrics import timings
 from localspec.server.openai_chat import template_options
 from localspec.server.service import Service
+from localspec.server.slot_pool import PooledSlot
 from localspec.server.template_messages import messages_of
 
 # The most of one request to /tokenize and /detokenize, which take seconds.
 _MOST_CHARACTERS, _MOST_TOKENS = 1 << 20, 1 << 16
 
 
-def routes() -> list[Route]:
-    """The paths, for an app whose state has the service."""
+def catalog_routes() -> list[Route]:
+    """The paths that need no model, for an app whose state has the catalog."""
     gets = {
         "/health": _health,
         "/v1/health": _health,
@@ -34,45 +36,53 @@ def routes() -> list[Route]:
         "/v1/models": _models,
         "/v1/models/{name:path}": _model,
     }
+    return [Route(path, handler, methods=["GET"]) for path, handler in gets.items()]
+
+
+def routes() -> list[Route]:
+    """The others, for an app whose state has the service."""
     posts = {
         "/tokenize": _tokenize,
         "/detokenize": _detokenize,
         "/apply-template": _apply_template,
     }
-    return [Route(path, handler, methods=["GET"]) for path, handler in gets.items()] + [
-        Route(path, handler, methods=["POST"]) for path, handler in posts.items()
-    ]
+    return [Route(path, handler, methods=["POST"]) for path, handler in posts.items()]
 
 
 async def _health(request: Request) -> Response:
-    if service_of(request).closing:
-        raise ApiError(503, "the server is shutting down", code="shutting_down")
-    try:
-        service_of(request).engine.model.require_workers()
-    except WorkerError as error:
-        raise ApiError(503, str(error), code="worker_gone") from error
+    if service := catalog_of(request).service:
+        if service.closing:
+            raise ApiError(503, "the server is shutting down", code="shutting_down")
+        try:
+            service.engine.model.require_workers()
+        except WorkerError as error:
+            raise ApiError(503, str(error), code="worker_gone") from error
     return JsonAnswer({"status": "ok"})
 
 
 async def _metrics(request: Request) -> Response:
-    service = service_of(request)
-    pool = service.pool
-    text = service.metrics.text(pool.busy, pool.waiting)
+    catalog = catalog_of(request)
+    pool = catalog.service.pool if catalog.service else None
+    text = catalog.metrics.text(pool.busy if pool else 0, pool.waiting if pool else 0)
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
 async def _props(request: Request) -> Response:
-    service = service_of(request)
-    engine = service.engine
-    return JsonAnswer(
-        {
-            "total_slots": len(service.pool.slots),
-            "model_alias": service.name,
-            "chat_template": engine.model.chat_template or "",
-            "bos_token": engine.model.piece_text(engine.model.bos) if engine.model.bos >= 0 else "",
-            "eos_token": engine.model.piece_text(engine.model.eos) if engine.model.eos >= 0 else "",
-            "modalities": {"vision": False, "audio": False},
-            "build_info": f"localspec-{localspec.__version__}",
+    catalog = catalog_of(request)
+    service = catalog.service
+    found: dict[str, Any] = {
+        "total_slots": len(service.pool.slots) if service else 0,
+        "model_alias": catalog.usual.name,
+        "modalities": {"vision": False, "audio": False},
+        "build_info": f"localspec-{localspec.__version__}",
+        "localspec": {"drafters": [], "no_drafter": "no model is loaded just now", "notes": []},
+    }
+    if service:
+        engine, model = service.engine, service.engine.model
+        found |= {
+            "chat_template": model.chat_template or "",
+            "bos_token": model.piece_text(model.bos) if model.bos >= 0 else "",
+            "eos_token": model.piece_text(model.eos) if model.eos >= 0 else "",
             "default_generation_settings": {"n_ctx": engine.context},
             "localspec": {
                 "drafters": list(engine.drafter_set.names),
@@ -80,66 +90,73 @@ async def _props(request: Request) -> Response:
                 "notes": list(engine.notes),
             },
         }
-    )
-
-
-async def _slots(request: Request) -> Response:
-    service = service_of(request)
-    found: list[dict[str, Any]] = []
-    for pooled in service.pool.slots:
-        reply = service.replies.get(pooled.number)
-        entry: dict[str, Any] = {
-            "id": pooled.number,
-            "n_ctx": service.engine.context,
-            "is_processing": pooled.busy,
-            "speculative": bool(service.engine.drafter_set.names),
-            "n_cached": len(pooled.slot.target.tokens),
-        }
-        if reply:
-            stats = reply.stats
-            entry |= {
-                "n_prompt_tokens": len(reply.asked.prompt),
-                "n_decoded": stats.generated_tokens,
-                "timings": timings(stats),
-            }
-        found.append(entry)
     return JsonAnswer(found)
 
 
+async def _slots(request: Request) -> Response:
+    service = catalog_of(request).service
+    slots = service.pool.slots if service else []
+    return JsonAnswer([_slot(service, each) for each in slots if service])
+
+
+def _slot(service: Service, pooled: PooledSlot) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "id": pooled.number,
+        "n_ctx": service.engine.context,
+        "is_processing": pooled.busy,
+        "speculative": bool(service.engine.drafter_set.names),
+        "n_cached": len(pooled.slot.target.tokens),
+    }
+    if reply := service.replies.get(pooled.number):
+        entry |= {
+            "n_prompt_tokens": len(reply.asked.prompt),
+            "n_decoded": reply.stats.generated_tokens,
+            "timings": timings(reply.stats),
+        }
+    return entry
+
+
 async def _models(request: Request) -> Response:
-    service = service_of(request)
-    ends = {"has_more": False, "first_id": service.name, "last_id": service.name}
-    return JsonAnswer({"object": "list", "data": [_described(service)], **ends})
+    catalog = catalog_of(request)
+    found = [_described(each, catalog) for each in catalog.models]
+    ends = {"has_more": False, "first_id": found[0]["id"], "last_id": found[-1]["id"]}
+    return JsonAnswer({"object": "list", "data": found, **ends})
 
 
 async def _model(request: Request) -> Response:
-    service = service_of(request)
-    service.require_model(request.path_params["name"])
-    return JsonAnswer(_described(service))
+    catalog = catalog_of(request)
+    return JsonAnswer(
+        _described(catalog.find(request.path_params["name"]) or catalog.usual, catalog)
+    )
 
 
-def _described(service: Service) -> dict[str, Any]:
-    model = service.engine.model
-    return {
-        "id": service.name,
+def _described(model: ServedModel, catalog: Catalog) -> dict[str, Any]:
+    """What is known of a model; of one that is not loaded, not much."""
+    found: dict[str, Any] = {
+        "id": model.name,
         "object": "model",
-        "created": service.created,
+        "created": catalog.created,
         "owned_by": "localspec",
-        "aliases": list(service.names[1:]),
+        "aliases": list(model.names[1:]),
         # Anthropic's list has these.
         "type": "model",
-        "display_name": service.name,
-        "created_at": datetime.fromtimestamp(service.created, UTC).isoformat(),
+        "display_name": model.name,
+        "created_at": datetime.fromtimestamp(catalog.created, UTC).isoformat(),
         "lifecycle": "active",
-        "max_input_tokens": service.engine.context,
-        "max_tokens": service.engine.context,
-        "meta": {
-            "n_vocab": model.n_vocab,
-            "n_ctx": service.engine.context,
-            "n_ctx_train": model.n_ctx_train,
-            "size": model.size,
-        },
     }
+    if service := catalog.service_of(model):
+        engine = service.engine
+        found |= {
+            "max_input_tokens": engine.context,
+            "max_tokens": engine.context,
+            "meta": {
+                "n_vocab": engine.model.n_vocab,
+                "n_ctx": engine.context,
+                "n_ctx_train": engine.model.n_ctx_train,
+                "size": engine.model.size,
+            },
+        }
+    return found
 
 
 async def _tokenize(request: Request) -> Response:

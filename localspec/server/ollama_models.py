@@ -1,6 +1,8 @@
-"""The paths at which Ollama's clients see which models there are: here, the one that is served."""
+"""The paths at which Ollama's clients see which models there are."""
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -12,12 +14,13 @@ from starlette.routing import Route
 
 import localspec
 from localspec.conversation.reasoning import tags_for
-from localspec.gguf.facts import Facts, facts_of
+from localspec.gguf.facts import facts_of
 from localspec.gguf.files import ModelFiles
 from localspec.gguf.fingerprint import fingerprint
 from localspec.llama.devices import usual_gpus
+from localspec.server.catalog import ServedModel
 from localspec.server.errors import JSON, ApiError
-from localspec.server.exchange import JsonAnswer, body_of, service_of
+from localspec.server.exchange import JsonAnswer, catalog_of, read_body
 from localspec.server.service import Service
 from localspec.server.tool_calls import family_of
 from localspec.utils.format import format_count
@@ -26,18 +29,19 @@ from localspec.utils.format import format_count
 _SPOKEN = "0.33.0"
 # How the name of a model ends that has no other tag; clients take names apart there.
 OLLAMA_TAG = ":latest"
-_ONE_MODEL = "this server has one model and changes none: use localspec pull, ls and rm"
+_NO_CHANGES = "this server fetches and changes no models: use localspec pull, ls and rm"
 _NO_EMBEDDINGS = "no embeddings here; ask a server with a model for them"
 _ELSEWHERE = {
-    **dict.fromkeys(("pull", "push", "create", "copy", "delete"), _ONE_MODEL),
+    **dict.fromkeys(("pull", "push", "create", "copy", "delete"), _NO_CHANGES),
     **dict.fromkeys(("embed", "embeddings"), _NO_EMBEDDINGS),
 }
+_NUMBERS = ("block_count", "embedding_length", "attention.head_count", "attention.head_count_kv")
 # The server keeps its model as long as it runs.
 _NEVER = "9999-12-31T23:59:59Z"
 
 
 def routes() -> list[Route]:
-    """The paths, for an app whose state has the service."""
+    """The paths, for an app whose state has the catalog."""
     gets = {"/api/version": _version, "/api/tags": _tags, "/api/ps": _running}
     return [
         *(Route(path, handler, methods=["GET"]) for path, handler in gets.items()),
@@ -57,107 +61,130 @@ async def _version(_request: Request) -> Response:
 
 
 async def _tags(request: Request) -> Response:
-    service = service_of(request)
-    model = await asyncio.to_thread(_listed, service)
-    return JsonAnswer({"models": [model | {"capabilities": _capabilities(service)}]})
+    models = catalog_of(request).models
+
+    def listed() -> list[JSON]:
+        return [_listed(each) | {"capabilities": _capabilities(each)} for each in models]
+
+    return JsonAnswer({"models": await asyncio.to_thread(listed)})
 
 
 async def _running(request: Request) -> Response:
-    service = service_of(request)
-    model = await asyncio.to_thread(_listed, service)
-    loaded = {
+    if not (loaded := catalog_of(request).loaded):
+        return JsonAnswer({"models": []})
+    model, service = loaded
+    placed = {
         "expires_at": _NEVER,
-        "size_vram": _bytes_on_gpus(service),
+        "size_vram": _bytes_on_gpus(model, service),
         "context_length": service.engine.context,
     }
-    return JsonAnswer({"models": [model | loaded]})
+    return JsonAnswer({"models": [await asyncio.to_thread(_listed, model) | placed]})
 
 
 async def _show(request: Request) -> Response:
-    service, body = service_of(request), await body_of(request)
+    catalog = catalog_of(request)
+    _, body = await read_body(request, 0)
     asked = body.text("model") or body.text("name") or ""
-    service.require_model(asked.removesuffix(OLLAMA_TAG))
-    return JsonAnswer(await asyncio.to_thread(_shown, service))
+    model = catalog.find(asked.removesuffix(OLLAMA_TAG)) or catalog.usual
+    return JsonAnswer(await asyncio.to_thread(_shown, model, catalog.service_of(model)))
 
 
-def _listed(service: Service) -> JSON:
-    path = service.engine.model.path
-    name, facts = service.name + OLLAMA_TAG, _facts(path)
+def _listed(model: ServedModel) -> JSON:
+    name, file = model.name + OLLAMA_TAG, _file(model.path)
     return {
         "name": name,
         "model": name,
-        "modified_at": _modified(facts),
-        "size": facts.size,
-        "digest": _digest(path),
-        "details": _details(facts),
+        "modified_at": file.modified,
+        "size": file.size,
+        "digest": file.digest,
+        "details": file.details,
     }
 
 
-def _bytes_on_gpus(service: Service) -> int:
-    """About how much of the model is on GPUs: the share of its layers, and the output as one."""
-    model, facts = service.engine.model, _facts(service.engine.model.path)
-    if model.placement.is_on_processor or not usual_gpus():
-        return 0
-    count, layers = model.placement.gpu_layers, (facts.number("block_count") or 0) + 1
-    return facts.size if count in (None, -1) else facts.size * min(count, layers) // layers
-
-
-def _shown(service: Service) -> JSON:
-    facts, context = _facts(service.engine.model.path), service.engine.context
-    architecture = facts.header.architecture or ""
-    keys = ("block_count", "embedding_length", "attention.head_count", "attention.head_count_kv")
-    numbers = {f"{architecture}.{key}": facts.number(key) for key in keys}
+def _shown(model: ServedModel, service: Service | None) -> JSON:
+    file = _file(model.path)
+    # What clients fit their prompts into is what the server has room for.
+    context = service.engine.context if service else file.numbers["context_length"]
+    numbers = {**file.numbers, "context_length": context}
+    architecture = file.details["family"]
     return {
         "modelfile": "",
-        # What clients fit their prompts into is what the server has room for.
         "parameters": f"num_ctx {context}",
-        "template": service.engine.model.chat_template or "",
-        "details": _details(facts),
+        "template": _template(file, service),
+        "details": file.details,
         "model_info": {
             "general.architecture": architecture,
-            "general.basename": facts.name or service.name,
-            "general.parameter_count": facts.parameters,
-            f"{architecture}.context_length": context,
-            **{key: number for key, number in numbers.items() if number is not None},
+            "general.basename": file.name or model.name,
+            "general.parameter_count": file.parameters,
+            **{f"{architecture}.{key}": each for key, each in numbers.items() if each is not None},
         },
-        "capabilities": _capabilities(service),
-        "modified_at": _modified(facts),
+        "capabilities": _capabilities(model, service),
+        "modified_at": file.modified,
     }
 
 
-def _details(facts: Facts) -> JSON:
+def _bytes_on_gpus(model: ServedModel, service: Service) -> int:
+    """About how much of the model is on GPUs: the share of its layers, and the output as one."""
+    placement, file = service.engine.model.placement, _file(model.path)
+    if placement.is_on_processor or not usual_gpus():
+        return 0
+    count, layers = placement.gpu_layers, (file.numbers["block_count"] or 0) + 1
+    return file.size if count in (None, -1) else file.size * min(count, layers) // layers
+
+
+def _capabilities(model: ServedModel, service: Service | None = None) -> list[str]:
+    """What a model can do. Whether it fills gaps is known once it is loaded."""
+    found = ["completion"]
+    if template := _template(_file(model.path), service):
+        found.append("tools")
+        if family_of(template).always_read or any(tag in template for tag in tags_for(template)):
+            found.append("thinking")
+    if service and service.engine.model.fim_tokens:
+        found.append("insert")
+    return found
+
+
+def _template(file: "_File", service: Service | None) -> str:
+    """The chat template, which may be another than the file's once the model is loaded."""
+    return (service.engine.model.chat_template if service else file.template) or ""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What is told of a GGUF, without its vocabulary, which is large."""
+
+    name: str | None
+    size: int
+    modified: str
+    digest: str
+    details: JSON
+    parameters: int
+    numbers: Mapping[str, int | None]
+    template: str | None
+
+
+@lru_cache(maxsize=64)
+def _file(path: Path) -> _File:
+    facts = facts_of(path)
     architecture, types = facts.header.architecture or "", [*facts.weights_by_type]
-    quant = ModelFiles((facts.files[0].name,)).quant
-    return {
+    details = {
         "parent_model": "",
         "format": "gguf",
         "family": architecture,
         "families": [architecture],
         "parameter_size": format_count(facts.parameters),
-        "quantization_level": quant or (types or [""])[0],
+        "quantization_level": ModelFiles((path.name,)).quant or (types or [""])[0],
     }
-
-
-def _capabilities(service: Service) -> list[str]:
-    model, found = service.engine.model, ["completion"]
-    if template := model.chat_template:
-        found.append("tools")
-        if family_of(template).always_read or any(tag in template for tag in tags_for(template)):
-            found.append("thinking")
-    if model.fim_tokens:
-        found.append("insert")
-    return found
-
-
-def _modified(facts: Facts) -> str:
-    return datetime.fromtimestamp(facts.files[0].stat().st_mtime, UTC).isoformat()
-
-
-@lru_cache(maxsize=1)
-def _facts(path: Path) -> Facts:
-    return facts_of(path)
-
-
-@lru_cache(maxsize=1)
-def _digest(path: Path) -> str:
-    return fingerprint(path)
+    return _File(
+        facts.name,
+        facts.size,
+        datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(),
+        fingerprint(path),
+        details,
+        facts.parameters,
+        {
+            "context_length": facts.header.context_length,
+            **{key: facts.number(key) for key in _NUMBERS},
+        },
+        facts.chat_template,
+    )

@@ -8,8 +8,9 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 
 import psutil
@@ -17,12 +18,15 @@ import uvicorn
 
 from localspec.errors import InvalidValueError
 from localspec.server.address import LOOPBACK, Address
-from localspec.server.app import make_app
+from localspec.server.app import make_app, make_aside
+from localspec.server.catalog import Catalog, ServedModel
 from localspec.server.connection import Connection
 from localspec.server.event_loop import new_event_loop
 from localspec.server.guard import MOST_HEADER_BYTES, Guard
 from localspec.server.loading import LoadingApp
+from localspec.server.model_router import ModelRouter
 from localspec.server.service import Service
+from localspec.server.stored_responses import StoredResponses
 from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.progress import Watcher, watched
 
@@ -64,24 +68,26 @@ def listen(address: Address) -> socket.socket:
 
 
 def serve(
-    load: Callable[[], Service],
+    models: Sequence[ServedModel],
     address: Address,
     opened: socket.socket,
     *,
+    unload_after: float | None = None,
     ready: Callable[[Service], None],
     signalled: Callable[[], None],
     progress: Watcher,
 ) -> None:
-    """Answer requests until a signal ends it; until `load` has returned, that the model loads.
+    """Answer requests until a signal ends it; until the first model is there, that it loads.
 
-    load: loads the model, in a thread; what it raises ends the server and is raised. ready: called
-    once the model is there. signalled: called for each signal. progress: told how far loading is,
-    in the thread that loads. A signal while the model loads ends the process at once: by Ctrl-C
-    with code 130, by SIGTERM with 0.
+    models: the first is loaded, in a thread; what that raises ends the server and is raised.
+    unload_after: so many seconds without a request unload the model; None: nothing does. ready:
+    called once the first model is there. signalled: called for each signal. progress: told how far
+    loading is, in the thread that loads. A signal while the model loads ends the process at once:
+    by Ctrl-C with code 130, by SIGTERM with 0.
     """
     hosts = [*LOOPBACK, address.host.lower(), *address.hosts]
     any_host = not address.is_local and not address.hosts
-    app = LoadingApp()
+    catalog, app = Catalog(models), LoadingApp()
     guarded = Guard(
         app,
         hosts=() if any_host else hosts,
@@ -114,14 +120,22 @@ def serve(
 
     def work() -> Service:
         with watched(watcher):
-            return load()
+            return models[0].load()
 
-    server = _Server(config, app, work, ready, signalled)
+    server = _Server(
+        config,
+        app,
+        catalog,
+        work,
+        ready=ready,
+        signalled=signalled,
+        unload_after=unload_after,
+    )
     try:
         _run(server, opened)
     finally:
-        if server.service:
-            server.service.close()
+        if catalog.service:
+            catalog.service.close()
     if server.failure:
         raise server.failure
 
@@ -148,21 +162,24 @@ def _allow_handles() -> None:
 
 
 class _Server(uvicorn.Server):
-    """Loads the model while it answers; ends texts in their streams' own way at the end.
+    """Loads a model while it answers; ends texts in their streams' own way at the end.
 
-    service: what `load` has returned, None before. failure: what it has raised.
+    failure: what `load` has raised.
     """
 
     def __init__(
         self,
         config: uvicorn.Config,
         app: LoadingApp,
+        catalog: Catalog,
         load: Callable[[], Service],
+        *,
         ready: Callable[[Service], None],
         signalled: Callable[[], None],
+        unload_after: float | None,
     ) -> None:
         super().__init__(config)
-        self.service: Service | None = None
+        self._catalog, self._unload_after = catalog, unload_after
         self.failure: BaseException | None = None
         self._app = app
         self._load = load
@@ -185,7 +202,15 @@ class _Server(uvicorn.Server):
         threading.Thread(target=work, name="localspec-loading", daemon=True).start()
 
     def _loaded(self, service: Service) -> None:
-        self.service, self._app.app = service, make_app(service)
+        catalog = self._catalog
+        catalog.enter(catalog.models[0], service)
+        stored = StoredResponses()
+        make = partial(make_app, catalog=catalog, stored=stored)
+        if len(catalog.models) == 1 and self._unload_after is None:
+            self._app.app = make(service)
+        else:
+            aside = make_aside(catalog, stored)
+            self._app.app = ModelRouter(catalog, make, aside=aside, idle_seconds=self._unload_after)
         self._ready(service)
 
     def _failed(self, error: BaseException) -> None:
@@ -195,13 +220,14 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Let texts go on for a while; a second signal ends them at once."""
         self._signalled()
-        if self.service is None:
+        service = self._catalog.service
+        if service is None:
             os._exit(INTERRUPTED if sig == signal.SIGINT else 0)
         if self.should_exit or sig == signal.SIGINT:
-            self.service.stop()
+            service.stop()
         else:
-            asyncio.get_event_loop().call_later(_GRACE_SECONDS, self.service.stop)
-        self.service.closing = True
+            asyncio.get_event_loop().call_later(_GRACE_SECONDS, service.stop)
+        service.closing = True
         self.should_exit = True
 
 

@@ -44,7 +44,6 @@ class Service:
     thinking_budget: int = NO_BUDGET
     metrics: Metrics = field(default_factory=Metrics)
     kept: KeptStates | None = None
-    created: int = field(default_factory=lambda: int(time.time()))
     # What is being written, by the number of its slot.
     replies: dict[int, Reply] = field(default_factory=dict)
     # Whether no further request is taken, and whether texts that are being written end now.
@@ -79,7 +78,7 @@ class Service:
         if name and name not in self.names:
             raise ApiError(
                 404,
-                f"the model {name:.80} is not loaded here; ask for {self.name}",
+                f"the model {name:.80} is not served here; ask for {self.name}",
                 param="model",
                 code="model_not_found",
             )

@@ -20,7 +20,9 @@ from localspec.server.run import listen
 # A server whose model never finishes loading.
 ENDLESS = """
 import sys, time
+from pathlib import Path
 from localspec.server.address import Address
+from localspec.server.catalog import ServedModel
 from localspec.server.run import listen, serve
 from localspec.utils.progress import report_progress
 
@@ -29,7 +31,9 @@ def load():
     time.sleep(600)
 
 address = Address(port=int(sys.argv[1]), key=sys.argv[2] or None)
-serve(load, address, listen(address), ready=print, signalled=print, progress=lambda *_: None)
+models = [ServedModel(["m"], Path("m"), load)]
+ignore = lambda *_: None
+serve(models, address, listen(address), ready=print, signalled=print, progress=ignore)
 """
 
 

@@ -264,8 +264,8 @@ def test_a_model_is_there_when_it_is_asked_for(client: Client) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "status", "said"),
     [
-        ("/api/chat", {"model": "other:latest", "messages": QUESTION}, 404, "is not loaded here"),
-        ("/api/show", {"model": "other"}, 404, "is not loaded here"),
+        ("/api/chat", {"model": "other:latest", "messages": QUESTION}, 404, "is not served here"),
+        ("/api/show", {"model": "other"}, 404, "is not served here"),
         ("/api/generate", {"keep_alive": 0}, 400, "the model stays until the server ends"),
         ("/api/generate", {"prompt": "a", "template": "{{ .Prompt }}"}, 400, "template is"),
         ("/api/generate", {"prompt": "a", "context": [1]}, 400, "context is"),

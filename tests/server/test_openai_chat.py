@@ -215,7 +215,7 @@ def test_a_drafter_is_chosen_for_one_text(client: OpenAI, alone: Engine, name: s
 
 
 def test_the_client_raises_its_own_errors(client: OpenAI) -> None:
-    with pytest.raises(openai.NotFoundError, match="is not loaded here"):
+    with pytest.raises(openai.NotFoundError, match="is not served here"):
         ask(client, model="gpt-7")
     with pytest.raises(openai.BadRequestError) as raised:
         ask(client, messages=[{"role": "user", "content": "word " * 2000}])

@@ -120,6 +120,7 @@ import sys, time
 from pathlib import Path
 from localspec.engine.engine import load
 from localspec.server.address import Address
+from localspec.server.catalog import ServedModel
 from localspec.server.run import listen, serve
 from localspec.server.service import Service
 from localspec.server.slot_pool import SlotPool
@@ -134,7 +135,8 @@ def load_late():
 
 address = Address(port=int(sys.argv[1]))
 ignore = lambda *_: None
-serve(load_late, address, listen(address), ready=ignore, signalled=ignore, progress=ignore)
+models = [ServedModel(["tiny"], Path("tiny"), load_late)]
+serve(models, address, listen(address), ready=ignore, signalled=ignore, progress=ignore)
 """
 
 
