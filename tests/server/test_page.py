@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from fakes.served import Served, free_port, health, serving, starting, wait_for
 
+from localspec.models.bundled_files import bundled_files
+
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api")
 if BROWSER is None:
@@ -206,3 +208,25 @@ def test_the_key_is_asked_for_once(browser: Any) -> None:
         assert len(asked) == 3
         page.locator("#draft", has_text="draft:").wait_for(timeout=30_000)
         context.close()
+
+
+def test_several_models_are_a_choice(browser: Any, own_cache: None, tmp_path: Path) -> None:
+    (small,) = [each for each in bundled_files() if "5m" in each.name]
+    shutil.copy(small, tmp_path / "second.gguf")
+    options = ("--threads", "1", "--ctx", "512", "--unload-after", "0.2")
+    with serving("terminal-9m-q8_0", str(tmp_path / "second.gguf"), *options) as served:
+        page = browser.new_page()
+        page.goto(served.url)
+        choice = page.get_by_label("Model")
+        choice.wait_for(timeout=60_000)
+        assert choice.locator("option").all_inner_texts() == ["terminal-9m-q8_0", "second"]
+        choice.select_option("second")
+        page.fill("#text", "How do I list files by size?")
+        page.keyboard.press("Enter")
+        page.locator("article.answer").get_by_text("tok/s").wait_for(timeout=60_000)
+        running = served.get("/api/ps").json()["models"]
+        assert [each["name"] for each in running] == ["second:latest"]
+        assert choice.input_value() == page.title() == "second"
+        page.locator("#busy", has_text="no model is loaded").wait_for(timeout=60_000)
+        assert not any("loading terminal" in line for line in served.lines)
+        page.close()
