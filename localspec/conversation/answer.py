@@ -2,18 +2,17 @@
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from localspec.conversation.answer_settings import settings_behind
 from localspec.conversation.answer_writer import AnswerWriter, Written
 from localspec.conversation.events import Dropped, Ended, Event, Gauge, Notice, Piece, Reading
-from localspec.conversation.reasoning import Split, Tags
+from localspec.conversation.reasoning import Split
 from localspec.conversation.turns import Conversation, TokenizedText, Turn
+from localspec.conversation.window import Window
 from localspec.engine.background import Background
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, Token
 from localspec.engine.interruption import CLOSED, SWITCHED, InterruptedTextError, Interruption
-from localspec.engine.prompt import Wording
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig
 from localspec.stats import Stats
@@ -21,30 +20,8 @@ from localspec.utils.closing import Closing
 from localspec.utils.format import excerpt, format_bytes
 from localspec.utils.stop_flag import StopFlag
 
-
-@dataclass(frozen=True, slots=True)
-class AnswerPrompt:
-    """The prompt of an answer.
-
-    tokens: the token ids of the turns that the model sees. dropped: the number of oldest turns that
-    it does not see; newly_dropped: whether that number has grown since the answer before. notices:
-    lines to show before the answer. thinking: whether the prompt ends with an opening reasoning
-    tag. switch: whether reasoning is switched on; None if it cannot be. template: the fingerprint
-    of its chat template. wording: of the turns, for drafters that have a template of their own.
-    """
-
-    tokens: Sequence[int]
-    dropped: int = 0
-    newly_dropped: bool = False
-    notices: Sequence[str] = ()
-    thinking: bool = False
-    switch: bool | None = None
-    template: str = ""
-    wording: Wording | None = None
-
-
-# Gives a shorter prompt when the context is full; None if no turn can be dropped.
-Shorten = Callable[[], AnswerPrompt | None]
+# Gives a smaller window when the context is full; None if no turn can be dropped.
+Shorten = Callable[[Window], Window | None]
 
 
 class AsyncAnswer(Background[Event, Turn]):
@@ -85,35 +62,32 @@ class Answer(Closing, Iterator[Event]):
         self,
         slot: Slot,
         conversation: Conversation,
-        prompt: AnswerPrompt,
+        turn: Turn,
+        window: Window,
         settings: GenerationConfig,
-        tags: Tags,
         *,
+        thinking_budget: int | None,
+        first: Sequence[Event],
         shorten: Shorten,
-        late_notices: Callable[[], Sequence[str]] = tuple,
-        thinking_budget: int | None = None,
-        variant: int = 0,
-        unfinished: Turn | None = None,
+        late_notices: Callable[[], Sequence[str]],
     ) -> None:
-        """See `Session`. unfinished: an answer to continue, at the end of the conversation."""
-        self.turn = unfinished
+        """See `Session`. turn: to be written, or to be continued. first: the first events."""
+        self.turn = turn if window.continues else None
         self.settings = settings
         self.origins: list[str] = []
         self._slot = slot
         self._model = slot.target.model
         self._conversation = conversation
-        self._question = unfinished.before if unfinished else conversation.last
-        self._prompt = prompt
+        self._turn = turn
+        self._window = window
+        self._first = first
         self._shorten = shorten
         self._late_notices = late_notices
-        self._variant = variant
-        self._thinking_budget = thinking_budget
-        detokenizer = Detokenizer(settings.stop)
         self._writer = AnswerWriter(
             self._model,
-            detokenizer,
-            tags,
-            thinking=prompt.thinking,
+            Detokenizer(settings.stop),
+            window.transcript.tags,
+            thinking=window.thinking,
             budget=thinking_budget if settings.is_free else None,
         )
         self._stop = StopFlag()
@@ -123,8 +97,8 @@ class Answer(Closing, Iterator[Event]):
         self._lock = threading.Lock()
         self._generation: Generation | None = None
         self._running = self._run()
-        if unfinished:
-            self._take_up(unfinished)
+        if self.turn:
+            self._take_up(self.turn)
 
     @property
     def text(self) -> str:
@@ -139,7 +113,7 @@ class Answer(Closing, Iterator[Event]):
     @property
     def gauge(self) -> Gauge:
         """The context usage, prompt included."""
-        used = len(self._prompt.tokens) + len(self._writer.tokens)
+        used = len(self._window.prompt.tokens) + len(self._writer.tokens)
         return Gauge(used, self._slot.target.n_ctx)
 
     def __repr__(self) -> str:
@@ -175,7 +149,7 @@ class Answer(Closing, Iterator[Event]):
         """Run to the end and return the answer; empty if it ended before its first token."""
         for _ in self:
             pass
-        return self.turn or Turn("assistant", "", stop_reason=self._reason)
+        return self._turn
 
     def _run(self) -> Generator[Event, None, None]:
         self._slot.in_answer = True
@@ -191,29 +165,23 @@ class Answer(Closing, Iterator[Event]):
 
     def _all_parts(self) -> Generator[Event, None, str]:
         """Yield the whole answer, one part per prompt; return the stop reason."""
+        yield from self._first
         while True:
-            yield from self._announcements()
             if self._stop.is_set():
                 return "cancelled"
             if self.settings.max_tokens <= len(self._writer.tokens):
                 return "length"
             yield from self._text()
             reason = self._writer.stop_reason or "cancelled"
-            if reason == "context" and (shorter := self._shorter_prompt()):
-                self._prompt = shorter
+            if reason == "context" and (shorter := self._shorter_window()):
+                self._window = shorter
+                yield Dropped(shorter.dropped, len(shorter.prompt.tokens))
             else:
                 return reason
 
-    def _announcements(self) -> Iterator[Event]:
-        for line in self._prompt.notices:
-            yield Notice(line)
-        if self._prompt.newly_dropped:
-            yield Dropped(self._prompt.dropped, len(self._prompt.tokens))
-        self._prompt = replace(self._prompt, notices=(), newly_dropped=False)
-
     def _text(self) -> Iterator[Event]:
         """Yield the text behind one prompt: until the answer ends, or the context is full."""
-        prompt, context = len(self._prompt.tokens), self._slot.target.n_ctx
+        prompt, context = len(self._window.prompt.tokens), self._slot.target.n_ctx
         written = self._writer.write(
             self._start, prompt=prompt, most=self.settings.max_tokens, context=context
         )
@@ -238,10 +206,11 @@ class Answer(Closing, Iterator[Event]):
 
     def _start(self, stats: Stats) -> Generation:
         self._require_model()
-        if self._prompt.wording:
-            self._slot.reword(self._prompt.tokens, self._prompt.wording)
+        prompt = self._window.prompt.tokens
+        if wording := self._window.wording:
+            self._slot.reword(prompt, wording)
         self._generation = self._slot.start(
-            [*self._prompt.tokens, *self._writer.tokens],
+            [*prompt, *self._writer.tokens],
             self._settings_of_part(),
             stats=stats,
             detokenizer=self._writer.detokenizer,
@@ -281,8 +250,8 @@ class Answer(Closing, Iterator[Event]):
         return settings_behind(
             self.settings,
             written=len(self._writer.tokens),
-            prompt=len(self._prompt.tokens),
-            dropped=self._prompt.dropped,
+            prompt=len(self._window.prompt.tokens),
+            dropped=self._window.dropped,
         )
 
     def _reevaluated_line(self, tokens: int) -> str:
@@ -297,22 +266,6 @@ class Answer(Closing, Iterator[Event]):
         self.origins.append(token.origin)
         self._add_to_turn(split)
         return Piece(token, split.said, split.thought, self.gauge)
-
-    def _begin_turn(self) -> Turn:
-        self._conversation.back_to(self._question)
-        turn = Turn(
-            "assistant",
-            "",
-            vocabulary=self._model.vocabulary_fingerprint,
-            seed=self.settings.seed,
-            thinking=self._prompt.thinking,
-            switch=self._prompt.switch,
-            template=self._prompt.template,
-            thinking_budget=self._thinking_budget,
-            variant=self._variant,
-        )
-        self.turn = self._conversation.add(turn)
-        return turn
 
     def _take_up(self, turn: Turn) -> None:
         """Let an answer grow again. Its tokens are read once more for what they leave open.
@@ -333,24 +286,21 @@ class Answer(Closing, Iterator[Event]):
         turn.stop_reason, turn.thought, turn.content = None, thought, said
 
     def _add_to_turn(self, split: Split) -> None:
-        turn = self.turn or self._begin_turn()
-        turn.content += split.said
-        turn.thought += split.thought
+        if self.turn is None:
+            self._conversation.back_to(self._turn.before)
+            self.turn = self._conversation.add(self._turn)
+        self.turn.content += split.said
+        self.turn.thought += split.thought
 
-    def _shorter_prompt(self) -> AnswerPrompt | None:
-        """A shorter prompt for the next part; None where a grammar would have to continue."""
+    def _shorter_window(self) -> Window | None:
+        """A shorter window for the next part; None where a grammar would have to continue."""
         if self.turn is None or not self.settings.is_free:
             return None
         self._record_tokens()
-        shorter = self._shorten()
-        if shorter is None:
-            return None
-        tokens = shorter.tokens[: len(shorter.tokens) - len(self._writer.tokens)]
-        return replace(shorter, tokens=tokens)
+        return self._shorten(self._window.behind(self.turn))
 
     def _record_tokens(self) -> None:
-        if self.turn:
-            self.turn.raw, self.turn.written = self._writer.raw, self._writer.written
+        self._turn.raw, self._turn.written = self._writer.raw, self._writer.written
 
     def _finish(self, reason: str) -> Split:
         """End the turn, once; return the text that was held back."""
@@ -360,9 +310,9 @@ class Answer(Closing, Iterator[Event]):
         self._slot.in_answer = False
         rest = self._writer.end()
         self._record_tokens()
+        self._turn.stop_reason = reason
         if self.turn:
             self._add_to_turn(rest)
-            self.turn.stop_reason = reason
         return rest
 
 

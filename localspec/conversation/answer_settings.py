@@ -15,8 +15,8 @@ def config_of(options: GenerationOptions) -> GenerationConfig:
     return GenerationConfig.of(**{**options, "max_tokens": longest})
 
 
-def settings_of_rest(settings: GenerationConfig, turn: Turn) -> GenerationConfig:
-    """The settings to continue an answer with: its seed, and room for more tokens."""
+def settings_of(settings: GenerationConfig, turn: Turn) -> GenerationConfig:
+    """The settings of an answer: its seed, and room behind what of it is not counted."""
     kept = len(turn.written.tokens) if turn.stop_reason == "length" else turn.edited
     return replace(
         settings,

@@ -1,38 +1,30 @@
 """Session: a conversation with a model, which owns one slot of an engine."""
 
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Unpack
 from weakref import finalize
 
-from localspec.conversation.answer import Answer, AnswerPrompt
-from localspec.conversation.answer_edits import AnswerEdits
-from localspec.conversation.answer_settings import config_of, settings_of_rest
-from localspec.conversation.async_questions import AsyncQuestions
-from localspec.conversation.events import Gauge
-from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
-from localspec.conversation.saved_states import SavedStates
+from localspec.conversation.answer import Answer, AsyncAnswer
+from localspec.conversation.answer_settings import config_of, settings_of
+from localspec.conversation.edited_answer import edited_answer
+from localspec.conversation.events import Dropped, Event, Gauge, Notice
+from localspec.conversation.notices import Notices
 from localspec.conversation.transcript import Transcript
 from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn, require_message
-from localspec.conversation.unfinished import (
-    require_same_settings,
-    require_unfinished,
-    without_answer,
-)
-from localspec.conversation.window import Window, drop_oldest, last_question, too_long_error
+from localspec.conversation.unfinished import require_same_settings, require_unfinished
+from localspec.conversation.window import Window
 from localspec.drafters.spec import DraftOption
 from localspec.engine.engine import Engine
+from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig, GenerationOptions, concrete, require
 from localspec.utils.closing import Closing
 
-# The share of the context kept free for the answer; the oldest turns are dropped for it.
-_ANSWER_SHARE = 0.25
-_MERGE_NOTICE = "the model's template refuses these turns: some are joined into one"
 
-
-class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
+class Session(Closing):
     """A conversation with an engine's model; close the session to give its KV caches back.
 
     Each turn evaluates only the new tokens. Several sessions may use one engine from several
@@ -78,7 +70,6 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
             thinking_budget = require("thinking_budget", thinking_budget, 0)
         self._options = concrete(options)
         config_of(self._options)
-        super().__init__()
         self.engine = engine
         self.system = system
         self.when_full = when_full
@@ -87,12 +78,13 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         self.template_options = template_options
         self._tools, self._raw = tools, raw
         self._answer: Answer | None = None
+        # The first turn of those that the model sees; the oldest turns may have been dropped.
         self._first_seen: Turn | None = None
         self._cached_transcript: Transcript | None = None
-        self._closed = False
+        # Held while one of several event loops asks.
+        self._asking = threading.Lock()
         self._slot = engine.open_slot()
-        # What the engine's `notes` have said.
-        self._noted = {*self._slot.loaded.notes, engine.device_failures}
+        self._notices = Notices(engine, self._slot)
         # Runs when the session is garbage-collected without `close`.
         self._give_back_slot = finalize(self, engine.abandon, self._slot)
 
@@ -109,7 +101,7 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
     def written(self) -> TokenizedText:
         """The prompt as the model sees it: text and tokens, without dropped turns."""
         self._slot.require_open()
-        return self._prompt_from(self.turns, self._dropped)
+        return self._window(self.turns).whole
 
     @property
     def gauge(self) -> Gauge:
@@ -158,15 +150,13 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         The old question and all turns after it stay as another branch.
         """
         self._end_answer()
-        turns = self.turns
-        if not 0 <= number < len(turns):
-            raise InvalidValueError(f"there is no turn {number}; there are {len(turns)}, from 0 on")
-        if turns[number].role == "assistant":
+        turn = self._turn(number)
+        if turn.role == "assistant":
             raise InvalidValueError(f"turn {number} is an answer; edit a question")
         last = self.conversation.last
-        self.conversation.back_to(turns[number].before)
+        self.conversation.back_to(turn.before)
         try:
-            return self.send(text, role=turns[number].role, **options)
+            return self.send(text, role=turn.role, **options)
         except BaseException:
             self.conversation.back_to(last)
             raise
@@ -189,7 +179,53 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         if answer:
             answer.stop()
 
+    # Asking in an event loop: `await` the answer for the whole turn, or read its events with
+    # `async for`. The first `await` asks the question, and raises its errors.
+
+    def asend(
+        self, text: str, *, role: Role = "user", **options: Unpack[GenerationOptions]
+    ) -> AsyncAnswer:
+        """`send` for an event loop, which goes on meanwhile."""
+        return AsyncAnswer.of(lambda: self.send(text, role=role, **options), self._asking)
+
+    def aregenerate(self, **options: Unpack[GenerationOptions]) -> AsyncAnswer:
+        """`regenerate` for an event loop."""
+        return AsyncAnswer.of(lambda: self.regenerate(**options), self._asking)
+
+    def aedit(self, number: int, text: str, **options: Unpack[GenerationOptions]) -> AsyncAnswer:
+        """`edit` for an event loop."""
+        return AsyncAnswer.of(lambda: self.edit(number, text, **options), self._asking)
+
+    def acontinue_answer(self, **options: Unpack[GenerationOptions]) -> AsyncAnswer:
+        """`continue_answer` for an event loop."""
+        return AsyncAnswer.of(lambda: self.continue_answer(**options), self._asking)
+
     # Changing.
+
+    def edit_answer(self, number: int, text: str) -> Turn:
+        """Put a text beside the answer with this number in `turns`, from 0, as another variant.
+
+        The variant is now the last turn: `continue_answer` goes on from the end of its text, and a
+        message may follow it as it is. The text is kept character for character. The reasoning
+        before the answer stays; one that had not ended is ended. Nothing is evaluated yet. The old
+        answer and all turns after it stay as another branch.
+
+        Raises InvalidValueError, and leaves the conversation as it was, if the text is empty, is
+        not valid Unicode, would open reasoning, or the turn is no answer to anything.
+        """
+        self._end_answer()
+        turn = self._turn(number)
+        if turn.role != "assistant" or turn.before is None:
+            raise InvalidValueError(f"turn {number} is not an answer to a message; edit an answer")
+        if not text.strip():
+            raise InvalidValueError("the answer is empty; write some text, or regenerate it")
+        # The lock keeps the model loaded.
+        with self.engine.lock:
+            window, seed = self._window(turn.before.path), config_of(self._options).seed
+            budget = self.thinking_budget
+            edited = edited_answer(turn, text, window, seed=seed, thinking_budget=budget)
+        self.conversation.back_to(turn.before)
+        return self.conversation.add(edited)
 
     def choose(self, turn: Turn) -> None:
         """Continue the branch of this turn; see `Conversation.choose`."""
@@ -244,15 +280,35 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
             raise
         return other
 
+    # The KV caches on disk.
+
+    def save_state(self, key: str, store: StateStore | None = None) -> str | None:
+        """Save the KV caches on disk under this key; returns the reason if that fails, else None.
+
+        A file grows with its tokens; a store deletes the oldest files beyond a total size.
+        """
+        self._end_answer()
+        return self._slot.save(key, store or StateStore())
+
+    def load_state(self, key: str, store: StateStore | None = None) -> str | None:
+        """Load the KV caches that were saved under this key, so that nothing is evaluated again.
+
+        Returns the reason if that fails, else None: no file, or one of another model, setting or
+        version. The conversation is not affected; its tokens are then evaluated again.
+        """
+        self._end_answer()
+        return self._slot.load(key, store or StateStore())
+
+    def remove_state(self, key: str, store: StateStore | None = None) -> None:
+        """Delete the KV caches that were saved under this key."""
+        self._slot.remove(key, store or StateStore())
+
     def close(self) -> None:
         """End the running answer and give the KV caches back to the engine."""
-        if self._closed:
-            return
         if self._answer:
             self._answer.close()
         if self._give_back_slot.detach():
             self.engine.leave(self._slot)
-        self._closed = True
 
     @property
     def _transcript(self) -> Transcript:
@@ -273,7 +329,7 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
         return self._cached_transcript
 
     def _end_answer(self) -> None:
-        if self._closed:
+        if not self._give_back_slot.alive:
             raise LocalspecError("this session was closed; open another")
         self._slot.require_open()
         if self._answer:
@@ -284,117 +340,57 @@ class Session(Closing, AsyncQuestions, AnswerEdits, SavedStates):
             raise InvalidValueError("there is no message yet; send one first")
         return self.conversation.last
 
+    def _turn(self, number: int) -> Turn:
+        turns = self.turns
+        if not 0 <= number < len(turns):
+            raise InvalidValueError(f"there is no turn {number}; there are {len(turns)}, from 0 on")
+        return turns[number]
+
+    def _window(self, turns: Sequence[Turn], *, continues: bool = False) -> Window:
+        """What the model sees of a branch."""
+        size = self._slot.target.n_ctx
+        dropped = turns.index(self._first_seen) if self._first_seen in turns else 0
+        return Window(self._transcript, self.system, turns, size, dropped, continues)
+
     def _ask(self, options: GenerationOptions, unfinished: Turn | None = None) -> Answer:
         # The lock keeps the model loaded.
         with self.engine.lock:
             self.engine.fit_threads()
-            settings, n_ctx = self._settings(options, unfinished)
-            tags = tags_for(self._transcript.template)
+            settings, budget = self._settings(options), self.thinking_budget
+            before = self._window(self.turns, continues=unfinished is not None)
+            window = before.with_room(settings.max_tokens, drops=self.when_full == "drop")
+            if unfinished:
+                require_same_settings(unfinished, window, budget)
+            turn = unfinished or window.new_answer(settings.seed, budget)
+            first: list[Event] = [*map(Notice, self._notices.new(window.transcript))]
+            if window.dropped != before.dropped:
+                first.append(Dropped(window.dropped, len(window.prompt.tokens)))
+            self._first_seen = window.turns[window.dropped]
             self._answer = Answer(
                 self._slot,
                 self.conversation,
-                self._prompt(n_ctx, settings, tags, unfinished),
-                settings,
-                tags,
-                shorten=lambda: self._shorter_prompt(n_ctx),
-                late_notices=self._notices,
-                thinking_budget=self.thinking_budget,
-                variant=self._last_turn().next_variant,
-                unfinished=unfinished,
+                turn,
+                window,
+                settings_of(settings, turn),
+                thinking_budget=budget,
+                first=first,
+                shorten=self._shorten,
+                late_notices=partial(self._notices.new, window.transcript),
             )
         return self._answer
 
-    def _settings(
-        self, options: GenerationOptions, unfinished: Turn | None
-    ) -> tuple[GenerationConfig, int]:
-        """The settings of the next answer, and the context size in tokens with them."""
+    def _settings(self, options: GenerationOptions) -> GenerationConfig:
+        """The settings of the next answer to a question that has none yet."""
         given = concrete({"logprobs": False, **self._options, **options})
         n_ctx = self._slot.set_pass_width(config_of(given))
         if given.get("max_tokens") is None:
             given["max_tokens"] = n_ctx
-        settings = config_of(given)
-        if unfinished:
-            settings = settings_of_rest(settings, unfinished)
-        elif given.get("seed") is not None:
-            # With the same seed, a variant would have the same text as the first answer.
-            variant = self._last_turn().next_variant
-            settings = replace(settings, seed=(settings.seed + variant) % 2**64)
-        return settings, n_ctx
+        return config_of(given)
 
-    def _prompt(
-        self, n_ctx: int, settings: GenerationConfig, tags: Tags, unfinished: Turn | None
-    ) -> AnswerPrompt:
-        """The prompt of the next answer; if too long, without the oldest turns (`drop`)."""
-        before, turns = self._dropped, self.turns
-        window = Window(before, self._prompt_from(turns, before))
-        if self.when_full == "drop":
-            reserved = 1 if unfinished else min(settings.max_tokens, int(n_ctx * _ANSWER_SHARE))
-            if len(window.prompt.tokens) + reserved > n_ctx:
-                window = self._drop_oldest(n_ctx) or window
-        if len(window.prompt.tokens) >= n_ctx:
-            raise self._too_long_error(n_ctx, unfinished)
-        prompt, seen = window.prompt, turns[window.first :]
-        if unfinished:
-            prompt, seen = without_answer(prompt, unfinished.written), seen[:-1]
-        thinking = bool(self._transcript.template) and opens_thinking(prompt.text, tags)
-        if unfinished:
-            require_same_settings(unfinished, self._transcript, thinking, self.thinking_budget)
-        self._first_seen = seen[0]
-        return AnswerPrompt(
-            prompt.tokens,
-            dropped=window.first,
-            newly_dropped=window.first != before,
-            notices=self._notices(),
-            thinking=thinking,
-            switch=self._transcript.switch,
-            template=self._transcript.template_fingerprint,
-            wording=self._transcript.wording(self.system, seen),
-        )
-
-    def _shorter_prompt(self, n_ctx: int) -> AnswerPrompt | None:
-        """The prompt to continue with when an answer has filled the context."""
-        window = self._drop_oldest(n_ctx) if self.when_full == "drop" else None
-        if window is None or len(window.prompt.tokens) >= n_ctx:
+    def _shorten(self, window: Window) -> Window | None:
+        """The window to go on with when an answer has filled the context; None if there is none."""
+        shorter = window.without_oldest() if self.when_full == "drop" else None
+        if shorter is None or shorter.is_full:
             return None
-        self._first_seen = self.turns[window.first]
-        # The last turn is the answer so far, which each drafter reads as it was written.
-        return AnswerPrompt(
-            window.prompt.tokens,
-            dropped=window.first,
-            newly_dropped=True,
-            wording=self._transcript.wording(self.system, self.turns[window.first : -1]),
-        )
-
-    def _drop_oldest(self, n_ctx: int) -> Window | None:
-        turns = self.turns
-        return drop_oldest(
-            turns, self._dropped, n_ctx, lambda first: self._prompt_from(turns, first)
-        )
-
-    @property
-    def _dropped(self) -> int:
-        """The number of oldest turns of the branch that the model does not see."""
-        return self.turns.index(self._first_seen) if self._first_seen in self.turns else 0
-
-    def _prompt_from(self, turns: Sequence[Turn], first: int) -> TokenizedText:
-        """The turns from number `first` on, rendered and tokenized."""
-        return self._transcript.prompt(self.system, turns[first:])
-
-    def _notices(self) -> Sequence[str]:
-        """What the user was not told yet: merged turns, and what changed about the models."""
-        merged, loaded = self._transcript.merged, self._slot.loaded
-        failures = self.engine.device_failures
-        lines = (loaded.apart, loaded.threads_note, loaded.drafters.lost, failures)
-        notices = [line for line in (_MERGE_NOTICE if merged else None, *lines) if line]
-        new = [line for line in notices if line not in self._noted]
-        self._noted.update(new)
-        return new
-
-    def _too_long_error(self, n_ctx: int, unfinished: Turn | None) -> InvalidValueError:
-        return too_long_error(
-            len(self._prompt_from(self.turns, last_question(self.turns)).tokens),
-            len(self._prompt_from(self.turns, self._dropped).tokens),
-            n_ctx,
-            drops=self.when_full == "drop",
-            continues=unfinished is not None,
-        )
+        self._first_seen = shorter.turns[shorter.dropped]
+        return shorter

@@ -13,6 +13,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
+from localspec.conversation.reasoning import tags_for
 from localspec.conversation.thinking import thinking_switch
 from localspec.conversation.turns import EMPTY, TokenizedText, Turn
 from localspec.engine.prompt import Wording, special_texts, template_tokens, text_tokens
@@ -48,6 +49,7 @@ class Transcript:
         self._rotations = rotations
         self.model = model
         self.template = template
+        self.tags = tags_for(template)
         self._tools = tools
         self.options = dict(options or {})
         self._began = began

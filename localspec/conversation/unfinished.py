@@ -1,8 +1,7 @@
 """Unfinished answers: those that were stopped, cut off or edited, and can be continued."""
 
-from localspec.conversation.reasoning import tags_for
-from localspec.conversation.transcript import Transcript
-from localspec.conversation.turns import TokenizedText, Turn
+from localspec.conversation.turns import Turn
+from localspec.conversation.window import Window
 from localspec.errors import InvalidValueError
 from localspec.utils.option_names import option
 
@@ -43,23 +42,21 @@ def require_unfinished(turn: Turn, vocabulary: str) -> None:
         )
 
 
-def require_same_settings(
-    turn: Turn, transcript: Transcript, thinking: bool, budget: int | None
-) -> None:
+def require_same_settings(turn: Turn, window: Window, budget: int | None) -> None:
     """Raises InvalidValueError unless the rest of a turn is what it would have been.
 
-    transcript: with the chat template and the switch of now. thinking: of the prompt now, as that
-    of a `Turn`. budget: the thinking budget now.
+    window: what the model would see now. budget: the thinking budget now.
     """
+    transcript = window.transcript
     if turn.template not in ("", transcript.template_fingerprint):
         raise InvalidValueError(
             "the last answer was begun with another chat template, or with other rotations (RoPE); "
             f"load the model as then ({option('chat_template')}, {option('rope_scale')} and its "
             "kin) or regenerate the answer"
         )
-    _require_same_thinking(turn, thinking, transcript.switch)
+    _require_same_thinking(turn, window.thinking, transcript.switch)
     # Once the reasoning has ended, its budget is of no matter.
-    may_reason = tags_for(transcript.template).opening.startswith(turn.content.strip())
+    may_reason = transcript.tags.opening.startswith(turn.content.strip())
     if turn.template and may_reason and turn.thinking_budget != budget:
         then, now = _budget_text(turn.thinking_budget), _budget_text(budget)
         raise InvalidValueError(
@@ -88,14 +85,3 @@ def _require_same_thinking(turn: Turn, thinking: bool, switch: bool | None) -> N
 
 def _budget_text(budget: int | None) -> str:
     return "no thinking budget" if budget is None else f"a thinking budget of {budget:,}"
-
-
-def without_answer(prompt: TokenizedText, answer: TokenizedText) -> TokenizedText:
-    """The prompt up to the answer at its end. Raises InvalidValueError if it is not there."""
-    text, tokens = answer
-    if prompt.tokens[-len(tokens) :] != tokens:
-        raise InvalidValueError(
-            "the chat template of this model refuses the messages before the last answer; "
-            "regenerate the answer"
-        )
-    return TokenizedText(prompt.text.removesuffix(text), prompt.tokens[: -len(tokens)])

@@ -356,7 +356,7 @@ def test_a_template_that_wants_turns_gets_them(tiny: Callable[..., Engine]) -> N
         assert any(
             isinstance(event, Notice) and "joined into one" in event.line for event in events
         )
-        assert "abc\n\ndef" in session._prompt_from(session.turns[:2], 0).text
+        assert "abc\n\ndef" in session._window(session.turns[:2]).prompt.text
 
 
 def test_thoughts(tiny: Callable[..., Engine]) -> None:
@@ -376,7 +376,7 @@ def test_thoughts(tiny: Callable[..., Engine]) -> None:
         assert "</think>" in turn.raw and "</think>" not in turn.thought + turn.content
         assert len(turn.written.tokens) >= 20
         session.send("def").result()
-        history = session._prompt_from(session.turns[:3], 0).text
+        history = session._window(session.turns[:3]).prompt.text
         assert turn.thought not in history and turn.content.strip() in history
 
 

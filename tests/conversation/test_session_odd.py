@@ -308,12 +308,12 @@ def test_dropped_is_said_once_and_only_if_it_is_so(tiny: Make) -> None:
         assert not any(isinstance(event, Dropped) for event in events)
         for _ in range(3):
             events = list(session.send("defdef" * 4))
-        dropped = session._dropped
+        dropped = session._window(session.turns).dropped
         assert dropped
         assert not any(isinstance(event, Dropped) for event in session.regenerate())
         with pytest.raises(InvalidValueError, match="system prompt and template included"):
             session.send("x" * 400)
-        assert session._dropped == dropped
+        assert session._window(session.turns).dropped == dropped
 
 
 def test_variants_differ_in_forks_as_well(tiny: Make) -> None:

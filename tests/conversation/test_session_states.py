@@ -246,7 +246,7 @@ class Chat(RuleBasedStateMachine):
         if count < 1 or not tokens:
             return
         options = {"temperature": 0.0, "max_tokens": count, "ignore_eos": True}
-        settings_, _ = self.session._settings(options, None)  # type: ignore[arg-type]
+        settings_ = self.session._settings(options)  # type: ignore[arg-type]
         written = self.session._slot.start(tokens, settings_).result()
         going_on = written.token_ids
         self.fresh.slot.target.truncate(0)

@@ -209,7 +209,7 @@ def test_what_is_said_of_reasoning_is_the_sessions(
         async with running_chat(script, tmp_path, session_options=expected[1]) as opened:
             await opened.ask("hi")
             session = opened.app.engine_thread.session
-            assert session and "</think>" in session._prompt_from(session.turns[:1], 0).text
+            assert session and "</think>" in session._window(session.turns[:1]).prompt.text
 
     asyncio.run(body())
 
