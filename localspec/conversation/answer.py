@@ -204,7 +204,7 @@ class Answer(Closing, Iterator[Event]):
                 raise
             raise self._interrupted(self._generation.interruption) from None
 
-    def _start(self, stats: Stats) -> Generation:
+    def _start(self) -> Generation:
         self._require_model()
         prompt = self._window.prompt.tokens
         if wording := self._window.wording:
@@ -212,7 +212,7 @@ class Answer(Closing, Iterator[Event]):
         self._generation = self._slot.start(
             [*prompt, *self._writer.tokens],
             self._settings_of_part(),
-            stats=stats,
+            stats=self._writer.counted,
             detokenizer=self._writer.detokenizer,
             cancelled=self._stop.is_set,
         )

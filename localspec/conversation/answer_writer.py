@@ -32,8 +32,8 @@ class Written(NamedTuple):
     split: Split
 
 
-# Starts a part of an answer behind the tokens so far. Its argument: the stats to go on with.
-Start = Callable[[Stats], Generation]
+# Starts a part of an answer behind the tokens so far, which goes on with `AnswerWriter.counted`.
+Start = Callable[[], Generation]
 
 
 class AnswerWriter:
@@ -46,7 +46,8 @@ class AnswerWriter:
     detokenizer: shared by all parts. tags: the tags around the model's reasoning; None: all is
     answer. thinking: whether the prompt ended within the reasoning; continued: whether some of it
     was there already. budget: the most tokens of reasoning; None: no limit. marks: other control
-    tokens whose text belongs to the answer. stats: of a first part that has been started already.
+    tokens whose text belongs to the answer. counted: the stats of all parts; those of the first,
+    where it has been started already.
 
     tokens: the answer's token ids, those of a closing tag included, without the token that ended
     it. inserted: how many of them are of a closing tag that was written here. raw: the whole text,
@@ -63,16 +64,15 @@ class AnswerWriter:
         continued: bool = False,
         budget: int | None = None,
         marks: Collection[str] = (),
-        stats: Stats | None = None,
+        counted: Stats | None = None,
     ) -> None:
         self.detokenizer = detokenizer
         self.tokens: list[int] = []
         self.inserted = 0
         self.raw = ""
         self.stop_reason: StopReason | None = None
-        # Those of the last part, which go on with the counts of the parts before it, and a copy of
-        # them from the end of the first part, which alone counts the prompt as it was asked.
-        self._stats = stats or Stats()
+        self.counted = Stats() if counted is None else counted
+        # A copy from the end of the first part, which alone counts the prompt as it was asked.
         self._first_stats: Stats | None = None
         # The beginning of the answer that the user wrote, not the model.
         self._given = TokenizedText("", ())
@@ -100,7 +100,7 @@ class AnswerWriter:
     @property
     def stats(self) -> Stats:
         """The counts and times so far; those of the prompt are of the first part."""
-        return self._stats.of_whole_text(self._first_stats, self.inserted)
+        return self.counted.of_whole_text(self._first_stats, self.inserted)
 
     def write(
         self, start: Start, *, prompt: int, most: int, context: int
@@ -119,8 +119,7 @@ class AnswerWriter:
             while not self.stop_reason:
                 if self.budget.is_spent():
                     yield Written(None, self._close_thought())
-                part = start(self._stats)
-                self._stats = part.stats
+                part = start()
                 part.commit_at_most(self.budget.room)
                 yield part
                 for token in part:
@@ -138,7 +137,7 @@ class AnswerWriter:
     def leave(self, part: Generation) -> None:
         """Close a part whose reasoning has used up its budget."""
         part.close()
-        self._first_stats = self._first_stats or replace(part.stats)
+        self._first_stats = self._first_stats or replace(self.counted)
 
     def add(self, token: int, text: str) -> Split:
         """Add a token and the text that the detokenizer gave for it; returns the new text."""

@@ -58,7 +58,7 @@ class ReasonedText(Iterator[tuple[Token, Split]]):
             tags,
             thinking=tags is not None and opens_thinking(end, tags),
             budget=budget,
-            stats=self.generation.stats,
+            counted=self.generation.stats,
         )
         self._running = self._run()
 
@@ -136,7 +136,7 @@ class ReasonedText(Iterator[tuple[Token, Split]]):
                 yield each.token, each.split.then(writer.end() if self.stop_reason else Split())
             before = len(writer.raw)
 
-    def _start(self, _stats: Stats) -> Generation:
+    def _start(self) -> Generation:
         written, prompt = self._writer.tokens, self.prompt
         if not written:
             return self.generation

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from secrets import token_hex
 from typing import Any
 
-from localspec.server.chat import Chat
+from localspec.server.chat_input import ChatInput
 from localspec.server.chat_prompt import CONTINUE
 from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import event_line
@@ -40,7 +40,7 @@ _BILLING = "x-anthropic-billing-header"
 _SIGNATURE = "localspec"
 
 
-def read(body: Fields, service: Service, *, counts_only: bool = False) -> Chat:
+def read(body: Fields, service: Service, *, counts_only: bool = False) -> ChatInput:
     """Read a request. counts_only: whether its tokens are counted, and nothing is written."""
     service.require_model(body.text("model"))
     body.needed("messages")
@@ -66,7 +66,7 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Chat:
         # Most models of Anthropic think only if asked: programs take the first block for the text.
         options["enable_thinking"] = False
     messages = [*_system(body), *_messages(body)]
-    return Chat(messages, settings, options, budget, anthropic_tools(body))
+    return ChatInput(messages, settings, options, budget, anthropic_tools(body))
 
 
 def _format(output: Fields | None) -> Mapping[str, Any] | None:
@@ -173,7 +173,7 @@ def _result(block: Fields) -> str:
     return "\n".join(map(part_text, block.objects("content")))
 
 
-async def count(chat: Chat, service: Service) -> JSON:
+async def count(chat: ChatInput, service: Service) -> JSON:
     """How many tokens the prompt has."""
     asked = await service.inputs.chat(chat, must_fit=False)
     return {"input_tokens": len(asked.prompt)}
@@ -252,7 +252,7 @@ def _continues(asked: TextRequest) -> bool:
     return bool(asked.continued) and not asked.thinking
 
 
-async def complete(chat: Chat, service: Service) -> JSON:
+async def complete(chat: ChatInput, service: Service) -> JSON:
     """The whole answer."""
     asked = await service.inputs.chat(chat)
     blocks = _Blocks(continues=_continues(asked))
@@ -273,7 +273,7 @@ async def complete(chat: Chat, service: Service) -> JSON:
     }
 
 
-async def events(chat: Chat, service: Service) -> AsyncGenerator[str]:
+async def events(chat: ChatInput, service: Service) -> AsyncGenerator[str]:
     """The answer as lines of text/event-stream."""
     asked = await service.inputs.chat(chat)
     blocks, begun = _Blocks(continues=_continues(asked)), False

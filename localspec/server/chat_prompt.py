@@ -40,6 +40,11 @@ class ChatPrompt:
         """All of it."""
         return self.turn + self._own
 
+    @property
+    def has_reasoned(self) -> bool:
+        """Whether the model goes on with its answer, behind any reasoning."""
+        return self.continued is not None and not self.thinking
+
     def tokens(self, model: Model) -> list[int]:
         """The tokens. Those of the model's own turn are apart, as if it had written them."""
         own = text_tokens(self._own, model.spell_after)

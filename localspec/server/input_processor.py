@@ -15,7 +15,7 @@ from localspec.engine.fim_prompt import Snippet, fim_prompt, infill_prompt
 from localspec.engine.prompt import TextPrompt, checked_ids
 from localspec.errors import InvalidValueError
 from localspec.llama.grammar import Grammar, special_tokens
-from localspec.server.chat import Chat
+from localspec.server.chat_input import ChatInput
 from localspec.server.chat_prompt import CONTINUE, REQUIRED, ChatPrompt, chat_prompt
 from localspec.server.errors import ApiError, too_long
 from localspec.server.options import TextSettings
@@ -51,103 +51,113 @@ class InputProcessor:
     name: str
     thinking_budget: int
 
-    async def chat(self, chat: Chat, *, must_fit: bool = True) -> TextRequest:
+    async def chat(self, chat: ChatInput, *, must_fit: bool = True) -> TextRequest:
         """A request to answer these messages. Raises InvalidValueError.
 
         must_fit: whether a prompt that is longer than the context is refused.
         """
-        messages, settings, tools = chat.messages, chat.settings, chat.tools
-        template_options = chat.template_options
-        template = self.engine.model.chat_template
-        family, tags = family_of(template), tags_for(template)
-        budget = self.thinking_budget if chat.thinking_budget is None else chat.thinking_budget
-        # No reasoning at all leaves a grammar the whole text.
-        if family.always_read or (budget and settings.of_all):
-            budget = NO_BUDGET
-        if budget == 0:
-            template_options = {"enable_thinking": False, **template_options}
-        self._require_short(sum(len(str(each.get("content") or "")) for each in messages))
-        if tools.must_call or not settings.is_free:
-            template_options = _without_continuing(template_options)
+        family, tools, budget = self._family, chat.tools, self._budget(chat)
+        chat = replace(chat, template_options=_template_options(chat, budget))
+        self._require_short(sum(len(str(each.get("content") or "")) for each in chat.messages))
         read = await self.rendered(
-            messages,
-            tools=tools.given if tools.offered else None,
-            template_options=template_options,
+            chat.messages, tools=tools.for_template, template_options=chat.template_options
         )
         self._require_short(len(read.text))
         if budget == 0 and read.thinking:
-            read = read.without_reasoning(tags)
+            read = read.without_reasoning(self._tags)
 
         def tokens() -> list[int]:
             found = read.tokens(self.engine.model)
             return self._fitting(found) if must_fit else found
 
         prompt = tuple(await asyncio.to_thread(tokens))
-        wordings = await self._wordings(messages, tools, template_options)
-        thinking = read.thinking and not family.always_read
-        has_reasoned = read.continued is not None and not read.thinking
-        reasons = any(tag in (template or "") for tag in tags)
-        grammar_behind = None
-        if tools.must_call or (
-            settings.describes_answer and (reasons or tools.offered or family.always_read)
-        ):
-            around = tags if reasons and not has_reasoned else None
-            constrained = partial(self._constrained, settings, family, tools)
-            settings = await asyncio.to_thread(constrained, around, thinking)
-            if around and budget != NO_BUDGET:
-                behind = await asyncio.to_thread(constrained, None, False)
-                await self._prepare(behind)
-                grammar_behind = behind.grammar
+        wordings = await self._wordings(chat)
+        settings, answer_grammar = await self._constrained(chat, read, budget)
         await self._prepare(settings)
         asked = TextRequest(
             prompt,
             settings,
-            None if has_reasoned else tags,
-            thinking,
+            None if read.has_reasoned else self._tags,
+            read.thinking and not family.always_read,
             continued=read.continued or "",
             channel=read.header if family.always_read else "",
             thinking_budget=None if budget == NO_BUDGET else budget,
-            answer_grammar=grammar_behind,
+            answer_grammar=answer_grammar,
             wordings=wordings,
         )
         if not tools.offered and not family.always_read:
             return asked
         return replace(
             asked,
-            tool_calls=lambda: parser_for(family, tools.callable if tools.offered else ()),
+            tool_calls=lambda: parser_for(family, tools.callable),
             marks=family.marks,
             one_call=not tools.parallel,
         )
 
-    def _constrained(
-        self,
-        settings: TextSettings,
-        family: Family,
-        tools: ToolUse,
-        tags: Tags | None,
-        thinking: bool,
+    @property
+    def _family(self) -> Family:
+        """How the model writes calls."""
+        return family_of(self.engine.model.chat_template)
+
+    @property
+    def _tags(self) -> Tags:
+        """What stands around the model's reasoning."""
+        return tags_for(self.engine.model.chat_template)
+
+    def _budget(self, chat: ChatInput) -> int:
+        """The thinking budget of an answer; NO_BUDGET: there is none."""
+        budget = self.thinking_budget if chat.thinking_budget is None else chat.thinking_budget
+        # No reasoning at all leaves a grammar the whole text.
+        of_all = bool(budget) and chat.settings.of_all
+        return NO_BUDGET if self._family.always_read or of_all else budget
+
+    async def _constrained(
+        self, chat: ChatInput, read: ChatPrompt, budget: int
+    ) -> tuple[TextSettings, str | None]:
+        """The settings, with a grammar of reasoning and of calls or an answer behind it.
+
+        Beside them the grammar of what follows reasoning that its budget has ended; None: that is
+        not described, or cannot happen. Raises InvalidValueError.
+        """
+        settings, tools, tags, family = chat.settings, chat.tools, self._tags, self._family
+        reasons = any(tag in (self.engine.model.chat_template or "") for tag in tags)
+        by_grammar = reasons or tools.offered or family.always_read
+        if not tools.must_call and not (settings.describes_answer and by_grammar):
+            return settings, None
+        around = tags if reasons and not read.has_reasoned else None
+        thinking = read.thinking and not family.always_read
+        constrained = partial(self._with_grammar, settings, tools)
+        whole = await asyncio.to_thread(constrained, around, thinking)
+        if not around or budget == NO_BUDGET:
+            return whole, None
+        behind = await asyncio.to_thread(constrained, None, False)
+        await self._prepare(behind)
+        return whole, behind.grammar
+
+    def _with_grammar(
+        self, settings: TextSettings, tools: ToolUse, tags: Tags | None, thinking: bool
     ) -> TextSettings:
-        """The settings, with a grammar of reasoning and of what follows: calls or an answer."""
+        """The settings with a grammar of reasoning, where there are tags, and what follows it."""
         if tools.must_call and not settings.is_free:
             raise InvalidValueError(
                 "tool_choice asks for a call, and a grammar or response_format for another text; "
                 "choose one"
             )
+        family = self._family
         with self.engine.lock:
             special = special_tokens(self.engine.model, [*family.marks, *(tags or ())])
-        rest: dict[str, Any] = {"special": special, "reasoning": tags, "thinking": thinking}
+        rest: dict[str, Any] = {
+            "parallel": tools.parallel,
+            "special": special,
+            "reasoning": tags,
+            "thinking": thinking,
+        }
         if tools.must_call:
-            grammar = grammar_for(
-                family, tools.callable, tools.name, parallel=tools.parallel, **rest
-            )
+            grammar = grammar_for(family, tools.callable, tools.name, **rest)
         else:
-            if tools.offered:
-                tools.require_readable()
-            callable_tools = tools.callable if tools.offered else ()
+            tools.require_readable()
             compiled = settings.compiled_grammar() or ""
-            grammar = answer_grammar(
-                family, compiled, callable_tools, parallel=tools.parallel, **rest
-            )
+            grammar = answer_grammar(family, compiled, tools.callable, **rest)
         not_enforced = (*settings.not_enforced, *tools.not_enforced)
         return replace(settings, schema=None, grammar=grammar, not_enforced=not_enforced)
 
@@ -187,24 +197,17 @@ class InputProcessor:
             chat_prompt, self.engine.model, messages, tools, template_options
         )
 
-    async def _wordings(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: ToolUse,
-        template_options: Mapping[str, Any],
-    ) -> dict[Path, str]:
+    async def _wordings(self, chat: ChatInput) -> dict[Path, str]:
         """The messages in the chat templates of drafters with vocabularies of their own.
 
         Those without a template are left out, and those whose template refuses the messages.
         """
+        given = chat.messages, chat.tools.for_template, chat.template_options
         found = dict[Path, str]()
         for model in self.engine.drafter_set.foreign_models:
             if model.chat_template:
-                given = tools.given if tools.offered else None
                 with suppress(InvalidValueError):
-                    worded = await asyncio.to_thread(
-                        chat_prompt, model, messages, given, template_options
-                    )
+                    worded = await asyncio.to_thread(chat_prompt, model, *given)
                     found[model.path] = worded.text
         return found
 
@@ -278,11 +281,17 @@ class InputProcessor:
             raise too_long(what, context)
 
 
-def _without_continuing(template_options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options of an answer that a grammar describes, which is a whole one."""
-    if template_options.get(CONTINUE) == REQUIRED:
+def _template_options(chat: ChatInput, budget: int) -> Mapping[str, Any]:
+    """The options of the template. Raises InvalidValueError."""
+    given = chat.template_options
+    if budget == 0:
+        given = {"enable_thinking": False, **given}
+    if not chat.tools.must_call and chat.settings.is_free:
+        return given
+    # A grammar describes a whole answer.
+    if given.get(CONTINUE) == REQUIRED:
         raise InvalidValueError(
             f"{CONTINUE} is true beside a grammar, a schema or a required call, which describe a "
             "whole answer; leave one of them out"
         )
-    return {**template_options, CONTINUE: False}
+    return {**given, CONTINUE: False}

@@ -12,15 +12,15 @@ from localspec.server.options import TextSettings
 from localspec.server.service import Service
 from localspec.server.thinking_budget import refuse_budget
 
-# A prompt is a text, or tokens and texts in a row.
-Prompt = str | Sequence[int | str]
+# llama-server takes a text, or tokens and texts in a row.
+NativePrompt = str | Sequence[int | str]
 
 
 @dataclass(frozen=True, slots=True)
 class NativeRequest:
     """A request, read and checked. is_list: whether it has a list of prompts."""
 
-    prompts: Sequence[Prompt]
+    prompts: Sequence[NativePrompt]
     is_list: bool
     settings: TextSettings
     form: Form
@@ -37,7 +37,7 @@ def read(body: Fields, service: Service) -> NativeRequest:
     return NativeRequest(prompts, is_list, settings, form)
 
 
-def _prompts(body: Fields) -> tuple[list[Prompt], bool]:
+def _prompts(body: Fields) -> tuple[list[NativePrompt], bool]:
     """The prompts, and whether they are a list of prompts. Raises ApiError."""
     given = _text_of(body.needed("prompt"))
     if _is_prompt(given):
@@ -69,7 +69,7 @@ def _is_prompt(given: object) -> bool:
 async def answer(request: NativeRequest, service: Service) -> NativeAnswer:
     """The answer, before it is written; all prompts are read before the first text is."""
 
-    def tokens(prompt: Prompt) -> str | Sequence[int]:
+    def tokens(prompt: NativePrompt) -> str | Sequence[int]:
         if isinstance(prompt, str) or all(isinstance(part, int) for part in prompt):
             return prompt  # type: ignore[return-value]
         found: list[int] = []

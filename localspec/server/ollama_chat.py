@@ -9,7 +9,7 @@ from secrets import token_hex
 from time import perf_counter
 from typing import Any
 
-from localspec.server.chat import Chat
+from localspec.server.chat_input import ChatInput
 from localspec.server.chat_prompt import CONTINUE
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
@@ -51,7 +51,7 @@ class OllamaRequest:
 
     is_chat: bool
     settings: TextSettings
-    chat: Chat | None = None
+    chat: ChatInput | None = None
     prompt: str = ""
     suffix: str | None = None
     loads: bool = False
@@ -82,7 +82,7 @@ def read_chat(body: Fields, service: Service) -> OllamaRequest:
     if not given:
         return _load(body, OllamaRequest(True, settings, loads=True))
     messages = messages_of(Fields({"messages": [*map(_message, given)]}))
-    chat = Chat(
+    chat = ChatInput(
         messages,
         settings,
         {**_thinking(body), CONTINUE: True},
@@ -108,7 +108,7 @@ def read_generate(body: Fields, service: Service) -> OllamaRequest:
         return OllamaRequest(False, settings, prompt=prompt, suffix=suffix or None)
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": prompt})
-    chat = Chat(messages, settings, _thinking(body), thinking_budget(fields, template))
+    chat = ChatInput(messages, settings, _thinking(body), thinking_budget(fields, template))
     return OllamaRequest(False, settings, chat)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
-from localspec.server.chat import Chat
+from localspec.server.chat_input import ChatInput
 from localspec.server.chat_prompt import CONTINUE, REQUIRED, can_continue
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
@@ -43,7 +43,7 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
 class ChatRequest:
     """A request, read and checked."""
 
-    chat: Chat
+    chat: ChatInput
     form: AnswerForm
     origins: bool
 
@@ -70,7 +70,7 @@ def read(body: Fields, service: Service) -> ChatRequest:
         top_logprobs=top or None,
     )
     messages = messages_of(body)
-    chat = Chat(
+    chat = ChatInput(
         messages,
         settings,
         template_options(body, messages),

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from secrets import token_hex
 
-from localspec.server.chat import Chat
+from localspec.server.chat_input import ChatInput
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
@@ -127,7 +127,7 @@ async def merged(
         await asyncio.wait(tasks)
 
 
-async def token_count(chat: Chat, service: Service) -> JSON:
+async def token_count(chat: ChatInput, service: Service) -> JSON:
     """How many tokens the prompt of a chat has."""
     asked = await service.inputs.chat(chat, must_fit=False)
     return {"object": "response.input_tokens", "input_tokens": len(asked.prompt)}

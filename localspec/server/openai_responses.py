@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
-from localspec.server.chat import Chat
+from localspec.server.chat_input import ChatInput
 from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import event_line
 from localspec.server.fields import Fields
@@ -45,7 +45,7 @@ class ResponsesRequest:
     the tools. body: as it came, of which the answer repeats a part.
     """
 
-    chat: Chat
+    chat: ChatInput
     conversation: list[Mapping[str, Any]]
     names: ToolNames
     store: bool
@@ -74,7 +74,7 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
         max_tokens=most_tokens(body, "max_output_tokens", context=service.engine.context),
         formats={"text.format": _format(body)},
     )
-    chat = Chat(
+    chat = ChatInput(
         messages,
         settings,
         _template_options(body),

@@ -125,8 +125,8 @@ class Reply:
             yield running
 
     def _write(self, gone: Callable[[], bool]) -> Generator[Delta, None, None]:
-        def start(stats: Stats) -> Generation:
-            return self._start(stats, cancelled=lambda: gone() or self._stopped())
+        def start() -> Generation:
+            return self._start(cancelled=lambda: gone() or self._stopped())
 
         slot, asked = self._slot, self.asked
         prompt, most, context = len(asked.prompt), asked.settings.max_tokens, slot.target.n_ctx
@@ -150,7 +150,7 @@ class Reply:
         if rest:
             yield Delta(None, tuple(rest))
 
-    def _start(self, stats: Stats, cancelled: Callable[[], bool]) -> Generation:
+    def _start(self, cancelled: Callable[[], bool]) -> Generation:
         """Start the next part."""
         slot, prompt, written = self._slot, self.asked.prompt, self._writer.tokens
         with slot.lock:
@@ -159,7 +159,7 @@ class Reply:
             self.generation = slot.start(
                 [*prompt, *written],
                 self._settings_of_rest() if written else self.asked.settings,
-                stats=stats,
+                stats=self._writer.counted,
                 detokenizer=self._writer.detokenizer,
                 cancelled=cancelled,
             )

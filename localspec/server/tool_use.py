@@ -79,13 +79,20 @@ class ToolUse:
         return bool(self.tools) and self.choice != "none"
 
     @property
+    def for_template(self) -> Sequence[Mapping[str, Any]] | None:
+        """The tools that are offered, as a template takes them; None: there are none."""
+        return self.given if self.offered else None
+
+    @property
     def must_call(self) -> bool:
         """Whether the model has to call a tool."""
         return self.choice == "required" or self.name is not None
 
     @property
     def callable(self) -> tuple[Tool, ...]:
-        """The tools that may be called."""
+        """The tools that may be called; none where none are offered."""
+        if not self.offered:
+            return ()
         names = self.allowed if self.name is None else {self.name}
         return tuple(each for each in self.tools if names is None or each.name in names)
 

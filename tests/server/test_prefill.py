@@ -17,7 +17,7 @@ from openai import OpenAI
 import localspec
 from localspec.errors import InvalidValueError
 from localspec.llama.model import Model
-from localspec.server.chat import Chat
+from localspec.server.chat_input import ChatInput
 from localspec.server.chat_prompt import CONTINUE, REQUIRED, ChatPrompt, chat_prompt
 from localspec.server.options import TextSettings
 from localspec.server.service import Service
@@ -262,7 +262,7 @@ def test_what_comes_behind_a_text_is_no_reasoning(tmp_path: Path, text: str) -> 
         service = Service(engine, SlotPool(engine, 1, 1), ["m"])
         for goes_on in (True, False):
             options = {CONTINUE: goes_on}
-            chat = service.inputs.chat(Chat(messages, TextSettings(), options))
+            chat = service.inputs.chat(ChatInput(messages, TextSettings(), options))
             assert (asyncio.run(chat).tags is None) == goes_on
 
 

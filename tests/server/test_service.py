@@ -15,7 +15,7 @@ import localspec
 from localspec.errors import InvalidValueError
 from localspec.models import registry
 from localspec.server.app import make_app
-from localspec.server.chat import Chat
+from localspec.server.chat_input import ChatInput
 from localspec.server.options import TextSettings
 from localspec.server.service import Service
 from localspec.server.slot_pool import SlotPool
@@ -92,7 +92,7 @@ def test_a_drafter_of_another_vocabulary_reads_its_own_template(
 
     async def written(service: Service) -> str:
         settings = TextSettings.of(max_tokens=8, temperature=0, seed=1, depth=2)
-        asked = await service.inputs.chat(Chat(question, settings))
+        asked = await service.inputs.chat(ChatInput(question, settings))
         async with service.reply(asked) as reply, reply.deltas() as deltas:
             return "".join([delta.text async for delta in deltas])
 

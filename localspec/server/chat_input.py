@@ -1,4 +1,4 @@
-"""Chat: a conversation to answer, whatever protocol it came by."""
+"""ChatInput: a conversation to answer, whatever protocol it came by."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from localspec.server.tool_use import ToolUse
 
 
 @dataclass(frozen=True, slots=True)
-class Chat:
+class ChatInput:
     """Messages, and how to answer them.
 
     template_options: variables of the chat template. thinking_budget: as of `Service`; None: the
