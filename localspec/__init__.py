@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         ModelLoadError,
         ModelNotFoundError,
     )
+    from localspec.generation_config import GenerationConfig
+    from localspec.llama.placement import Placement
     from localspec.sampling.params import SamplingParams
     from localspec.speculation.draft import Draft
     from localspec.speculation.drafter import Drafter, Limit, Outcome, Traits
@@ -55,6 +57,8 @@ _HOMES = {
     "Ended": "conversation.events",
     "Gauge": "conversation.events",
     "Stats": "stats",
+    "GenerationConfig": "generation_config",
+    "Placement": "llama.placement",
     "SamplingParams": "sampling.params",
     "Draft": "speculation.draft",
     "Drafter": "speculation.drafter",
@@ -83,6 +87,7 @@ __all__ = [
     "Engine",
     "Gauge",
     "Generation",
+    "GenerationConfig",
     "InvalidValueError",
     "Limit",
     "LocalspecError",
@@ -91,6 +96,7 @@ __all__ = [
     "Notice",
     "Outcome",
     "Piece",
+    "Placement",
     "Reading",
     "Result",
     "SamplingParams",

@@ -7,6 +7,7 @@ from typing import Any
 from localspec.cli.output import Output, join_facts
 from localspec.control.explanation import Explanation
 from localspec.control.quick_target import too_quick_text
+from localspec.conversation.incomplete_json import incomplete_json
 from localspec.conversation.reasoned_text import ReasonedText
 from localspec.conversation.reasoning import has_channels
 from localspec.conversation.thinking import has_thinking_switch
@@ -74,15 +75,18 @@ def prompt_notes(
 
 def cut_line(engine: Engine, running: ReasonedText) -> str:
     """Return why the text was cut off; empty if it was not."""
-    settings = running.settings
-    cut = ", while it was still thinking" if running.is_thinking else ""
-    if running.stop_reason == "context":
-        return f"the context of {engine.context} tokens is full{cut}; --ctx makes it larger"
-    if running.stop_reason != "length":
+    settings, reason = running.settings, running.stop_reason
+    if reason not in ("length", "context"):
         return ""
-    if form := "schema" if settings.schema else "grammar" if settings.grammar else "":
-        cut = f", perhaps before it satisfies the {form}"
-    return f"cut off after {len(running.tokens)} tokens{cut}; -n allows more"
+    thinking = ", while it was still thinking" if running.is_thinking else ""
+    limit, way_out = "-n", "-n allows more"
+    cut = f"cut off after {len(running.tokens)} tokens{thinking}"
+    if reason == "context":
+        limit, way_out = "--ctx", "--ctx makes it larger"
+        cut = f"the context of {engine.context} tokens is full{thinking}"
+    if settings.grammar:
+        cut += ", perhaps before the text satisfies the grammar"
+    return f"{cut}; {incomplete_json(running.said, settings.schema, limit) or way_out}"
 
 
 def reproducible_fact(engine: Engine, settings: GenerationConfig) -> str:

@@ -6,18 +6,20 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from localspec.conversation.answer_settings import settings_behind
 from localspec.conversation.answer_writer import AnswerWriter, Written
 from localspec.conversation.events import Dropped, Ended, Event, Gauge, Notice, Piece, Reading
+from localspec.conversation.incomplete_json import incomplete_json
 from localspec.conversation.reasoning import Split
 from localspec.conversation.turns import Conversation, TokenizedText, Turn
 from localspec.conversation.window import Window
 from localspec.engine.background import Background
 from localspec.engine.detokenizer import Detokenizer
-from localspec.engine.generation import Generation, Token
+from localspec.engine.generation import Generation, StopReason, Token
 from localspec.engine.interruption import CLOSED, SWITCHED, InterruptedTextError, Interruption
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig
 from localspec.stats import Stats
 from localspec.utils.closing import Closing
 from localspec.utils.format import excerpt, format_bytes
+from localspec.utils.option_names import option
 from localspec.utils.stop_flag import StopFlag
 
 # Gives a smaller window when the context is full; None if no turn can be dropped.
@@ -55,7 +57,8 @@ class Answer(Closing, Iterator[Event]):
     closed or switched before the end, the iterator and `result` raise LocalspecError.
 
     turn: the answer's turn in the conversation; None before the first token, unless it continues
-    one. origins: the origin of each token written here so far.
+    one. origins: the origin of each token written here so far. stop_reason: why the answer has
+    ended, as in `Result`; None before.
     """
 
     def __init__(
@@ -91,7 +94,7 @@ class Answer(Closing, Iterator[Event]):
             budget=thinking_budget if settings.is_free else None,
         )
         self._stop = StopFlag()
-        self._reason: str | None = None
+        self.stop_reason: StopReason | None = None
         # The line for the reader, where another party has ended the answer.
         self._interruption: str | None = None
         self._lock = threading.Lock()
@@ -117,7 +120,7 @@ class Answer(Closing, Iterator[Event]):
         return Gauge(used, self._slot.target.n_ctx)
 
     def __repr__(self) -> str:
-        state = self._reason or "unfinished"
+        state = self.stop_reason or "unfinished"
         return f"<Answer {excerpt(self.text)}, {state}, {self.stats.line}>"
 
     def __next__(self) -> Event:
@@ -137,7 +140,7 @@ class Answer(Closing, Iterator[Event]):
     def close(self) -> None:
         """End the answer now; the iteration yields nothing more."""
         self._stop.set()
-        if self._reason:
+        if self.stop_reason:
             return
         with self._lock:
             self._running.close()
@@ -161,9 +164,13 @@ class Answer(Closing, Iterator[Event]):
             raise
         yield from map(Notice, self._late_notices())
         rest = self._finish(reason)
+        if reason in ("length", "context"):
+            limit = option("max_tokens" if reason == "length" else "context")
+            if lacking := incomplete_json(self._turn.content, self.settings.schema, limit):
+                yield Notice(f"the answer was cut off; {lacking}")
         yield Ended(self.turn, reason, rest.said, rest.thought, self.stats, self.gauge)
 
-    def _all_parts(self) -> Generator[Event, None, str]:
+    def _all_parts(self) -> Generator[Event, None, StopReason]:
         """Yield the whole answer, one part per prompt; return the stop reason."""
         yield from self._first
         while True:
@@ -302,11 +309,11 @@ class Answer(Closing, Iterator[Event]):
     def _record_tokens(self) -> None:
         self._turn.raw, self._turn.written = self._writer.raw, self._writer.written
 
-    def _finish(self, reason: str) -> Split:
+    def _finish(self, reason: StopReason) -> Split:
         """End the turn, once; return the text that was held back."""
-        if self._reason:
+        if self.stop_reason:
             return Split()
-        self._reason = reason
+        self.stop_reason = reason
         self._slot.in_answer = False
         rest = self._writer.end()
         self._record_tokens()

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from localspec.conversation.turns import Turn
-from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.engine.slot import Slot
+from localspec.generation_config import GenerationConfig, GenerationOptions, concrete
 from localspec.sampling.keyed_hash import derive_seed
 
 _NO_LIMIT = 2**31 - 1
@@ -13,6 +14,15 @@ def config_of(options: GenerationOptions) -> GenerationConfig:
     """The checked settings; without `max_tokens`, the length is unlimited."""
     longest = options.get("max_tokens") or _NO_LIMIT
     return GenerationConfig.of(**{**options, "max_tokens": longest})
+
+
+def settings_of_question(slot: Slot, options: GenerationOptions) -> GenerationConfig:
+    """The settings of the next answer on a slot; without `max_tokens`, it may fill the context."""
+    given = concrete({"logprobs": False, **options})
+    n_ctx = slot.set_pass_width(config_of(given))
+    if given.get("max_tokens") is None:
+        given["max_tokens"] = n_ctx
+    return config_of(given)
 
 
 def settings_of(settings: GenerationConfig, turn: Turn) -> GenerationConfig:

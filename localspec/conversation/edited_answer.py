@@ -10,6 +10,7 @@ from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.prompt import text_tokens
 from localspec.errors import InvalidValueError
 from localspec.llama.model import Model
+from localspec.utils.option_types import require_kind
 
 
 def edited_answer(
@@ -18,8 +19,11 @@ def edited_answer(
     """A new answer with the text of a user, behind the reasoning of an old one.
 
     window: what the model sees before it. seed, thinking_budget: as of `Window.new_answer`. Raises
-    InvalidValueError if the text would open reasoning or is not valid Unicode.
+    InvalidValueError if the text is empty, would open reasoning or is not valid Unicode.
     """
+    require_kind("the answer", text, str, "a text")
+    if not text.strip():
+        raise InvalidValueError("the answer is empty; write some text, or regenerate it")
     model, tags, thinking = window.transcript.model, window.transcript.tags, window.thinking
     fits = old.vocabulary == model.vocabulary_fingerprint and old.thinking == thinking
     reasoning = _reasoning(old, tags, thinking=thinking, is_known=fits and bool(old.raw))

@@ -8,7 +8,7 @@ from typing import Any, Literal, Unpack
 from weakref import finalize
 
 from localspec.conversation.answer import Answer, AsyncAnswer
-from localspec.conversation.answer_settings import config_of, settings_of
+from localspec.conversation.answer_settings import config_of, settings_of, settings_of_question
 from localspec.conversation.edited_answer import edited_answer
 from localspec.conversation.events import Dropped, Event, Gauge, Notice
 from localspec.conversation.notices import Notices
@@ -20,8 +20,9 @@ from localspec.drafters.spec import DraftOption
 from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.generation_config import GenerationConfig, GenerationOptions, concrete, require
+from localspec.generation_config import GenerationOptions, concrete, require
 from localspec.utils.closing import Closing
+from localspec.utils.option_types import require_kind, whole_number
 
 
 class Session(Closing):
@@ -64,6 +65,11 @@ class Session(Closing):
         Raises InvalidValueError for a wrong value; ModelLoadError if memory is too small for
         another text.
         """
+        if not callable(getattr(engine, "open_slot", None)):
+            raise InvalidValueError(f"engine is {engine!r:.60}; give what localspec.load returns")
+        require_kind("system", system, str | None, "a text")
+        require_kind("template_options", template_options, Mapping | None, "a dict")
+        require_kind("tools", tools, list | tuple | None, "a list of dicts")
         if when_full not in ("stop", "drop"):
             raise InvalidValueError(f"when_full is {when_full!r}; it must be stop or drop")
         if thinking_budget is not None:
@@ -74,7 +80,7 @@ class Session(Closing):
         self.system = system
         self.when_full = when_full
         self.thinking_budget = thinking_budget
-        self.conversation = conversation or Conversation()
+        self.conversation = Conversation.of(conversation)
         self.template_options = template_options
         self._tools, self._raw = tools, raw
         self._answer: Answer | None = None
@@ -175,8 +181,7 @@ class Session(Closing):
 
     def stop(self) -> None:
         """Ask the running answer to end within one step; may be called from any thread."""
-        answer = self._answer
-        if answer:
+        if answer := self._answer:
             answer.stop()
 
     # Asking in an event loop: `await` the answer for the whole turn, or read its events with
@@ -217,8 +222,6 @@ class Session(Closing):
         turn = self._turn(number)
         if turn.role != "assistant" or turn.before is None:
             raise InvalidValueError(f"turn {number} is not an answer to a message; edit an answer")
-        if not text.strip():
-            raise InvalidValueError("the answer is empty; write some text, or regenerate it")
         # The lock keeps the model loaded.
         with self.engine.lock:
             window, seed = self._window(turn.before.path), config_of(self._options).seed
@@ -234,8 +237,9 @@ class Session(Closing):
 
     def reset(self, conversation: Conversation | None = None) -> None:
         """Start an empty conversation, or continue another one."""
+        conversation = Conversation.of(conversation)
         self._end_answer()
-        self.conversation = conversation or Conversation()
+        self.conversation = conversation
         self._cached_transcript = self._first_seen = self._answer = None
 
     def switch(
@@ -341,7 +345,7 @@ class Session(Closing):
         return self.conversation.last
 
     def _turn(self, number: int) -> Turn:
-        turns = self.turns
+        turns, number = self.turns, whole_number("number", number)
         if not 0 <= number < len(turns):
             raise InvalidValueError(f"there is no turn {number}; there are {len(turns)}, from 0 on")
         return turns[number]
@@ -356,7 +360,8 @@ class Session(Closing):
         # The lock keeps the model loaded.
         with self.engine.lock:
             self.engine.fit_threads()
-            settings, budget = self._settings(options), self.thinking_budget
+            budget = self.thinking_budget
+            settings = settings_of_question(self._slot, {**self._options, **options})
             before = self._window(self.turns, continues=unfinished is not None)
             window = before.with_room(settings.max_tokens, drops=self.when_full == "drop")
             if unfinished:
@@ -378,14 +383,6 @@ class Session(Closing):
                 late_notices=partial(self._notices.new, window.transcript),
             )
         return self._answer
-
-    def _settings(self, options: GenerationOptions) -> GenerationConfig:
-        """The settings of the next answer to a question that has none yet."""
-        given = concrete({"logprobs": False, **self._options, **options})
-        n_ctx = self._slot.set_pass_width(config_of(given))
-        if given.get("max_tokens") is None:
-            given["max_tokens"] = n_ctx
-        return config_of(given)
 
     def _shorten(self, window: Window) -> Window | None:
         """The window to go on with when an answer has filled the context; None if there is none."""

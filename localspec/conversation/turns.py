@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 from uuid import uuid4
 
 from localspec.errors import InvalidValueError
+from localspec.utils.option_types import require_kind
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -23,8 +24,7 @@ EMPTY = TokenizedText("", ())
 
 def require_message(message: object) -> None:
     """Raise InvalidValueError for a message that is no text, or an empty one."""
-    if not isinstance(message, str):
-        raise InvalidValueError(f"the message is {message!r:.60}; it must be a text")
+    require_kind("the message", message, str, "a text")
     if not message:
         raise InvalidValueError("the message is empty; write some text")
 
@@ -45,6 +45,8 @@ class Turn:
     edited: how many tokens of `written`, from the first, are a text that the user has edited.
     key: a unique id, for storage. variant: the number, from 0, of an answer among the answers to
     one question. before: the turn that this turn follows. after: the turns that follow this one.
+
+    Raises InvalidValueError for an unknown role and a content that is no text.
     """
 
     role: Role
@@ -64,6 +66,13 @@ class Turn:
     variant: int = 0
     before: "Turn | None" = field(default=None, repr=False)
     after: list["Turn"] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        roles = get_args(Role)
+        if self.role not in roles:
+            choices = f"{', '.join(roles[:-1])} or {roles[-1]}"
+            raise InvalidValueError(f"role is {self.role!r:.60}; it must be {choices}")
+        require_kind("content", self.content, str, "a text")
 
     def copy(self) -> "Turn":
         """A copy with a key of its own, in no conversation yet."""
@@ -99,6 +108,12 @@ class Conversation:
         self._last: Turn | None = None
         for turn in turns:
             self.add(turn)
+
+    @classmethod
+    def of(cls, given: "Conversation | None") -> "Conversation":
+        """The given conversation, or a new one. Raises InvalidValueError for anything else."""
+        require_kind("conversation", given, cls | None, "a Conversation")
+        return given or cls()
 
     @property
     def last(self) -> Turn | None:

@@ -41,6 +41,12 @@ def typed_options(function: Callable[_Options, _Result]) -> Callable[_Options, _
     return with_types
 
 
+def require_kind(name: str, value: object, kind: Any, what: str) -> None:
+    """Raise InvalidValueError unless a value is of a type, or one of a union. what: in words."""
+    if not isinstance(value, kind):
+        raise InvalidValueError(f"{name} is {value!r:.60}; it must be {what}")
+
+
 def whole_number(name: str, value: object) -> int:
     """The value as an int. Raises InvalidValueError for one that is no whole number."""
     if not _is_bool(value) and hasattr(value, "__index__"):

@@ -381,12 +381,18 @@ def test_grammar_and_schema_come_from_files(generate: Run, tmp_path: Path) -> No
 def test_a_text_that_is_cut_off_before_its_form_is_whole(generate: Run, tmp_path: Path) -> None:
     grammar = tmp_path / "long.gbnf"
     grammar.write_text("root ::= [a-z]{50}")
-    schema = '{"type": "string", "minLength": 50}'
-    for form, value in (("grammar", str(grammar)), ("schema", schema)):
+    schema, enum = '{"type": "string", "minLength": 50}', '{"const": "eighteen letters or so"}'
+    before = "perhaps before the text satisfies the grammar; -n allows more"
+    lacks = "its JSON is not complete"
+    bound = "the schema allows strings without maxLength; bound them, or raise -n"
+    for form, value, said in (
+        ("grammar", str(grammar), f", {before}"),
+        ("schema", schema, f"; {lacks}: {bound}"),
+        ("schema", enum, f"; {lacks}; raise -n"),
+    ):
         done = generate(PROMPT, f"--{form}", value, "-n", "2")
         assert done.code == 0
-        said = f"cut off after 2 tokens, perhaps before it satisfies the {form}; -n allows more"
-        assert said in done.err
+        assert f"cut off after 2 tokens{said}\n" in done.err
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from localspec.conversation.answer_settings import settings_of_question
 from localspec.conversation.events import Ended
 from localspec.conversation.session import Session
 from localspec.engine.engine import Engine
@@ -246,7 +247,8 @@ class Chat(RuleBasedStateMachine):
         if count < 1 or not tokens:
             return
         options = {"temperature": 0.0, "max_tokens": count, "ignore_eos": True}
-        settings_ = self.session._settings(options)  # type: ignore[arg-type]
+        given = {**self.session._options, **options}
+        settings_ = settings_of_question(self.session._slot, given)  # type: ignore[arg-type]
         written = self.session._slot.start(tokens, settings_).result()
         going_on = written.token_ids
         self.fresh.slot.target.truncate(0)
