@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from fakes.scripted import Script
-from fakes.templates import R1
+from fakes.scripted import Script, ScriptedEngine, ScriptedSlot
+from fakes.templates import QWEN3, R1
 
 from localspec.conversation.events import Dropped, Ended, Notice, Piece
 from localspec.conversation.session import Session
-from localspec.conversation.turns import Conversation
+from localspec.conversation.turns import EMPTY, Conversation
 from localspec.errors import InvalidValueError, LocalspecError
 
 # Writes its variables, too.
@@ -103,6 +103,38 @@ def test_what_a_template_is_told() -> None:
         assert session.written.text.startswith("abc")
 
 
+def test_a_fork_is_as_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ScriptedSlot, "copy_from", lambda *_: None, raising=False)
+    told: Any = {"tools": [{"name": "ls"}], "template_options": {"mood": "glad"}}
+    script = Script(answers=["a" * 40], context=64, template=TOLD)
+    given: Any = {**told, "when_full": "drop", "thinking_budget": 9, "max_tokens": 10, "seed": 3}
+    with session_of(script, system="be brief", **given) as session:
+        for text in ("one", "two" * 20, "three" * 20):
+            session.send(text).result()
+        fork = session.fork()
+        assert fork.written == session.written
+        assert fork._window(fork.turns).dropped == session._window(session.turns).dropped > 0
+        assert (fork.when_full, fork.thinking_budget) == ("drop", 9)
+        assert fork.send("four").settings.seed == 3
+        assert len(fork.turns) == len(session.turns) + 1
+    with session_of(script, raw=True) as session, session.fork() as fork:
+        assert fork.send("abc").result() and fork.written.text.startswith("abc")
+
+
+def test_a_fork_that_cannot_be_copied_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[object] = []
+
+    def fail(*_: object) -> None:
+        raise LocalspecError("no room")
+
+    monkeypatch.setattr(ScriptedSlot, "copy_from", fail, raising=False)
+    monkeypatch.setattr(ScriptedEngine, "leave", lambda _, slot: left.append(slot))
+    with session_of(Script()) as session:
+        with pytest.raises(LocalspecError, match="no room"):
+            session.fork()
+        assert len(left) == 1
+
+
 def test_a_new_conversation_has_nothing_of_the_old_one() -> None:
     script = Script(answers=["a" * 40], context=64)
     with session_of(script, when_full="drop", max_tokens=10) as session:
@@ -135,6 +167,42 @@ def test_without_dropping_an_answer_ends_with_the_context() -> None:
         assert not any(isinstance(event, Dropped) for event in answer)
         assert answer.stop_reason == "context" and answer.gauge.used == 64
         assert answer.turn and answer.turn.written.text == answer.turn.raw == answer.turn.content
+
+
+def test_a_text_that_a_schema_describes_has_one_prompt() -> None:
+    script = Script(answers=["a" * 20, '["' + "b" * 400], context=64)
+    with session_of(script, when_full="drop") as session:
+        session.send("one").result()
+        answer = session.send("two", schema={"type": "array"})
+        assert not any(isinstance(event, Dropped) for event in answer)
+        assert answer.stop_reason == "context"
+
+
+@pytest.mark.parametrize("reason", ["cancelled", "interrupted"])
+def test_an_answer_whose_tokens_are_lost(reason: str) -> None:
+    with session_of(Script(answers=["a long answer"])) as session:
+        turn = session.send("a").result()
+        turn.written, turn.stop_reason = EMPTY, reason
+        with pytest.raises(InvalidValueError, match="the tokens of the last answer were not kept"):
+            session.continue_answer()
+        session.conversation = session.conversation.copy_branch()
+        assert session.written.text.endswith("<assistant>a long answer\n<assistant>")
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_reasoning_that_is_switched_during_an_answer(on: bool) -> None:
+    """In Qwen3's prompt, which opens none, reasoning that is off is there and empty."""
+    script = Script(answers=["a long answer"], template=QWEN3)
+    with session_of(script, template_options={"enable_thinking": on}, max_tokens=2) as session:
+        turn = session.send("a").result()
+        assert turn.switch is on and turn.thinking is False
+        session.template_options = {"enable_thinking": not on}
+        words = ("on", "off") if on else ("off", "on")
+        said = "the last answer was begun with reasoning {}, and it is {} now".format(*words)
+        with pytest.raises(InvalidValueError, match=said):
+            session.continue_answer()
+        turn.switch = None  # not known
+        session.continue_answer().result()
 
 
 def test_an_answer_goes_on_with_as_many_tokens_as_were_allowed() -> None:
@@ -195,12 +263,11 @@ def test_what_is_new_about_the_models_is_said_once() -> None:
 
         assert lines() == ["fewer threads", "a drafter is lost"]
         assert lines() == []
-        running = session.send("a")
-        for event in running:
-            if isinstance(event, Piece):
-                loaded.apart = "no room"
-            last = event if isinstance(event, Notice) else None
-        assert last is None and session._notices.new(session._transcript) == []
+        late = []
+        for event in session.send("a"):
+            loaded.apart = "no room"
+            late += [event.line] if isinstance(event, Notice) else []
+        assert late == ["no room"]
 
 
 def test_branches_go_to_the_newest_turn() -> None:

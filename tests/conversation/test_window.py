@@ -138,7 +138,8 @@ def test_seeds_of_variants_stay_seeds() -> None:
     engine: Any = Script().load()
     with Session(engine, seed=2**64 - 1) as session:
         assert session.send("hi").result().seed == 2**64 - 1
-        assert session.regenerate().result().seed == 0
+        second = session.regenerate()
+        assert second.settings.seed == second.result().seed == 0
         assert session.edit_answer(1, "Hello.").seed == 1
 
 
