@@ -18,7 +18,7 @@ def config_of(options: GenerationOptions) -> GenerationConfig:
 
 def settings_of_question(slot: Slot, options: GenerationOptions) -> GenerationConfig:
     """The settings of the next answer on a slot; without `max_tokens`, it may fill the context."""
-    given = concrete({"logprobs": False, **options})
+    given = concrete(options)
     n_ctx = slot.set_pass_width(config_of(given))
     if given.get("max_tokens") is None:
         given["max_tokens"] = n_ctx
@@ -47,5 +47,5 @@ def settings_behind(
     left, seed = settings.max_tokens - written, settings.seed
     if dropped or not settings.verification.same_text:
         seed = derive_seed(seed, dropped, prompt + written)
-    least = min(max(0, settings.min_tokens - written), left)
+    least = max(0, settings.min_tokens - written)
     return replace(settings, seed=seed, max_tokens=left, min_tokens=least)

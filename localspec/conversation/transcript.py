@@ -115,10 +115,7 @@ class Transcript:
                     prompt = self._tokenize_rest(pieces, self._text(system, turns[:count]))
                 except InvalidValueError:
                     continue  # the template refuses these turns, so the answer is not this model's
-                pieces = (*prompt, turn.written)
-                if turn.stop_reason is None:
-                    continue  # the answer is still growing: do not cache it
-                self._answered_prompts[key] = pieces
+                self._answered_prompts[key] = (*prompt, turn.written)
             pieces = self._answered_prompts[key]
         return pieces
 

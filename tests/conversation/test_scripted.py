@@ -1,14 +1,15 @@
 """Sessions over a scripted engine: what their text, branches and settings need no model for."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 from fakes.scripted import Script, ScriptedEngine, ScriptedSlot
-from fakes.templates import QWEN3, R1
+from fakes.templates import DATED, QWEN3, R1
 
 from localspec.conversation.events import Dropped, Ended, Notice, Piece
 from localspec.conversation.session import Session
-from localspec.conversation.turns import EMPTY, Conversation
+from localspec.conversation.turns import EMPTY, Conversation, TokenizedText, Turn
 from localspec.errors import InvalidValueError, LocalspecError
 
 # Writes its variables, too.
@@ -288,3 +289,179 @@ def test_branches_go_to_the_newest_turn() -> None:
         assert session.regenerate().result().variant == 1
         assert len(conversation.copy_branch().turns) == 2
         assert conversation.copy_branch().turns[0].after[0].content == session.turns[1].content
+
+
+def test_wrong_options_of_a_switch_change_nothing() -> None:
+    with session_of(Script(), seed=4) as session:
+        with pytest.raises(InvalidValueError, match="temperature is -1"):
+            session.switch(temperature=-1)
+        answer = session.send("a")
+        assert answer.settings.sampling == {} and answer.settings.seed == 4
+
+
+def test_the_engine_knows_when_an_answer_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for name in ("fit_threads", "leave"):
+        monkeypatch.setattr(ScriptedEngine, name, lambda *_, name=name: calls.append(name))
+    with session_of(Script()) as session:
+        slot = session._slot
+        answer = session.send("a")
+        assert calls == ["fit_threads"]
+        next(answer)
+        assert slot.in_answer
+        answer.result()
+        assert not slot.in_answer
+    assert calls == ["fit_threads", "leave"]
+
+
+def test_states_are_of_ended_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("save", "load"):
+        monkeypatch.setattr(ScriptedSlot, name, lambda *_, name=name: name, raising=False)
+        with session_of(Script(answers=["a long answer"])) as session:
+            answer = session.send("a")
+            next(answer)
+            assert getattr(session, f"{name}_state")("key") == name
+            assert answer.stop_reason == "cancelled"
+
+
+def test_an_answer_to_nothing_cannot_be_edited() -> None:
+    conversation = Conversation([Turn("assistant", "hello")])
+    session = session_of(Script(), conversation=conversation)
+    with session, pytest.raises(InvalidValueError, match="turn 0 is not an answer to a message"):
+        session.edit_answer(0, "a")
+
+
+def test_an_answer_that_is_stopped_before_its_first_token() -> None:
+    with session_of(Script()) as session:
+        answer = session.send("a")
+        answer.stop()
+        [ended] = answer
+        assert isinstance(ended, Ended) and ended.turn is None
+        assert answer.stop_reason == ended.stop_reason == "cancelled"
+        assert contents(session) == ["a"] and session._slot.started == []  # type: ignore[attr-defined]
+        assert answer.result().stop_reason == "cancelled"
+
+
+def test_an_answer_that_has_all_its_tokens_does_not_go_on() -> None:
+    with session_of(Script(answers=["abcdefghijkl"])) as session:
+        answer = session.send("a")
+        while len(answer.origins) < 2:
+            next(answer)
+        answer.close()
+        assert answer.origins == ["suffix", "suffix"]
+        for most in (1, 2):
+            answer.turn.stop_reason = "cancelled"  # type: ignore[union-attr]
+            assert session.continue_answer(max_tokens=most).result().stop_reason == "length"
+        assert contents(session) == ["a", "abcdefgh"]
+
+
+def test_a_thought_whose_budget_is_spent_at_once() -> None:
+    with session_of(Script(template=R1), thinking_budget=0) as session:
+        answer = session.send("a")
+        for event in answer:
+            if isinstance(event, Notice):
+                assert event.line == "the thought was ended: its budget of 0 tokens is used up"
+                answer.stop()
+        assert answer.turn and answer.turn.raw == "\n</think>\n\n"
+        assert session._slot.started == []  # type: ignore[attr-defined]
+
+
+def test_an_answer_follows_its_question_wherever_one_has_gone_meanwhile() -> None:
+    with session_of(Script(answers=["one", "two"])) as session:
+        first = session.send("a").result()
+        answer = session.send("b")
+        question = session.turns[-1]
+        session.conversation.back_to(first)
+        assert answer.result().before is question and session.turns[-1] is answer.turn
+
+
+def test_an_answer_that_fails_is_kept_as_far_as_it_was_written() -> None:
+    with session_of(Script(answers=["a long answer"], fails={"answer": OSError("no")})) as session:
+        answer = session.send("a")
+        with pytest.raises(OSError, match="no"):
+            answer.result()
+        assert answer.turn and (answer.turn.content, answer.turn.stop_reason) == (
+            "a long a",
+            "cancelled",
+        )
+
+
+def test_a_question_that_leaves_no_room_ends_its_answer() -> None:
+    script = Script(answers=["a" * 8, "b" * 400], context=64)
+    with session_of(script, when_full="drop", max_tokens=40) as session:
+        session.send("one").result()
+        answer = session.send("q" * 120)
+        events = list(answer)
+        assert answer.stop_reason == "context" and isinstance(events[-1], Ended)
+        assert sum(isinstance(event, Dropped) for event in events) <= 1
+
+
+def test_an_edited_answer_goes_on_again_and_again() -> None:
+    with session_of(Script(answers=["abcdefghijklmnop"]), max_tokens=1) as session:
+        session.send("a").result()
+        session.edit_answer(1, "mine: ")
+        for count in (1, 2, 3):
+            turn = session.continue_answer().result()
+            assert turn.content == turn.raw == "mine: " + "abcd" * count
+            assert session.written.text.endswith(turn.content)
+
+
+def test_of_another_vocabulary_or_without_what_was_then() -> None:
+    with session_of(Script(answers=["abcdefgh"]), max_tokens=1) as session:
+        turn = session.send("a").result()
+        turn.vocabulary = "another"
+        with pytest.raises(InvalidValueError, match="in the tokens of another model"):
+            session.continue_answer()
+        turn.written = TokenizedText("abcd", (1, 2))
+        assert 1 not in session.written.tokens and "abcd" in session.written.text
+    with session_of(Script(answers=["abcdefgh"]), max_tokens=1) as session:
+        turn = session.send("a").result()
+        session.thinking_budget, turn.template, turn.thinking = 5, "", None
+        session.continue_answer().result()
+
+
+def test_the_prompt_is_that_of_the_system_prompt_and_the_date() -> None:
+    conversation = Conversation(began=datetime(2001, 2, 3))
+    script = Script(answers=["abcd"], template=DATED)
+    with session_of(script, system="first", conversation=conversation) as session:
+        session.send("a").result()
+        assert "2001-02-03" in session.written.text and "first" in session.written.text
+        session.system = "second"
+        assert "second" in session.written.text
+
+
+def test_an_answer_keeps_its_tokens_where_a_template_trims_it() -> None:
+    template = (
+        "{% for each in messages %}{{ each.role ~ ':' ~ each.content|trim ~ '.' }}{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{% endif %}"
+    )
+    with session_of(Script(answers=["abcd    "], template=template)) as session:
+        model: Any = session._slot.target.model
+        turn = session.send("a").result()
+        session.conversation.add(Turn("user", "b"))
+        [ab], [cd], [rest] = map(model.tokenize, ("ab", "cd", "    "))
+        for text, tokens, kept in (
+            ("abcd    ", (ab, cd, rest), [ab, cd]),
+            ("abcd ", (ab, *model.tokenize("cd ")), []),  # the space is within a token
+        ):
+            turn.written = TokenizedText(text, tokens)
+            session.template_options = {"text": text}  # a transcript that knows none of it
+            written = session.written
+            spelt = b"".join(map(model.piece, written.tokens)).decode()
+            assert spelt == written.text
+            assert [token for token in written.tokens if token in (ab, cd)] == kept
+
+
+def test_a_template_that_reads_no_reasoning_gets_the_text_as_it_was_written() -> None:
+    with session_of(Script(answers=["<think>why</think>abc"])) as session:
+        turn = session.send("a").result()
+        assert (turn.thought, turn.content) == ("why", "abc")
+        assert "<think>why</think>abc" in session.written.text
+
+
+def test_notes_that_the_engine_has_said_are_not_said_again() -> None:
+    engine: Any = Script().load()
+    engine.slot.loaded.notes = ("fewer threads",)
+    engine.slot.loaded.threads_note = "fewer threads"
+    with Session(engine) as session:
+        assert not any(isinstance(event, Notice) for event in session.send("a"))
