@@ -14,8 +14,9 @@ from fakes.toy import ToyCache, ToyModel, ToyTarget, fixed
 
 from localspec.conversation.answer_writer import AnswerWriter
 from localspec.conversation.reasoned_text import ReasonedText
-from localspec.conversation.reasoning import THINK
+from localspec.conversation.reasoning import THINK, Splitter
 from localspec.conversation.session import Session
+from localspec.conversation.thinking_budget import ThinkingBudget
 from localspec.drafters.draft_model import DraftModel
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.engine import Engine
@@ -109,6 +110,16 @@ def test_a_closing_tag_that_is_begun_is_written_once(budget: int, closed: str) -
 def test_what_only_looks_like_a_closing_tag_ends_at_its_difference() -> None:
     *_, writer = writer_of("a</thx and more", budget=3)
     assert writer.budget.is_spent() and writer.raw == "a</thx"
+
+
+def test_a_character_is_not_ended_within() -> None:
+    detokenizer = Detokenizer()
+    budget = ThinkingBudget(1, Splitter(THINK, thinking=True), detokenizer)
+    assert budget.room() == 1
+    for byte, is_spent in ((b"\xc3", False), (b"\xa9", True)):
+        detokenizer.push(byte)
+        budget.count()
+        assert budget.is_spent() is is_spent and budget.room() == 1
 
 
 def test_a_model_that_begins_tags_for_ever_is_ended() -> None:
