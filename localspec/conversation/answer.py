@@ -285,8 +285,8 @@ class Answer(Closing, Iterator[Event]):
         thought = said = ""
         if given:
             size = len(writer.text_of(generated))
-            writer.give(TokenizedText(_without_end(turn.raw, size), given))
-            thought, said = turn.thought, _without_end(turn.content, size)
+            writer.give(TokenizedText(turn.raw[: len(turn.raw) - size], given))
+            thought, said = turn.thought, turn.content[: len(turn.content) - size]
         for token in generated:
             split = writer.add(token, writer.detokenizer.push(self._model.piece(token)))
             thought, said = thought + split.thought, said + split.said
@@ -321,8 +321,3 @@ class Answer(Closing, Iterator[Event]):
         if self.turn:
             self._add_to_turn(rest)
         return rest
-
-
-def _without_end(text: str, size: int) -> str:
-    """A text without so many characters at its end."""
-    return text[: max(0, len(text) - size)]

@@ -1,10 +1,11 @@
 """Sessions over a scripted engine: what their text, branches and settings need no model for."""
 
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes.scripted import Script, ScriptedEngine, ScriptedSlot
+from fakes.scripted import Script, ScriptedDecoder, ScriptedEngine, ScriptedSlot, ScriptedTarget
 from fakes.templates import DATED, QWEN3, R1
 
 from localspec.conversation.events import Dropped, Ended, Notice, Piece
@@ -465,3 +466,69 @@ def test_notes_that_the_engine_has_said_are_not_said_again() -> None:
     engine.slot.loaded.threads_note = "fewer threads"
     with Session(engine) as session:
         assert not any(isinstance(event, Notice) for event in session.send("a"))
+
+
+def test_another_conversation_has_a_date_of_its_own() -> None:
+    with session_of(Script(template=DATED)) as session:
+        for year in (2001, 2002):
+            session.reset(Conversation([Turn("user", "a")], began=datetime(year, 2, 3)))
+            assert f"{year}-02-03" in session.written.text
+
+
+def test_the_tokens_of_an_answer_are_those_of_its_text() -> None:
+    script = Script(answers=["abcdefgh", *["abcdefSTOP and more"] * 2])
+    with session_of(script) as session:
+        model: Any = session._slot.target.model
+        turn = session.send("a").result()
+        assert turn.written == ("abcdefgh", tuple(model.tokenize("abcdefgh")))
+        turn = session.send("b", stop=["STOP"]).result()
+        assert (turn.content, turn.stop_reason) == ("abcdef", "stop")
+        assert turn.written == ("abcd", tuple(model.tokenize("abcd")))
+        session.edit_answer(3, "mine ")
+        turn = session.continue_answer(stop=["STOP"]).result()
+        assert turn.content == "mine abcdef" and turn.written.text == "mine abcd"
+        assert b"".join(map(model.piece, turn.written.tokens)) == b"mine abcd"
+
+
+def test_a_budget_that_is_not_known_is_no_other_one() -> None:
+    with session_of(Script(answers=["<think>a long reason"]), max_tokens=3) as session:
+        turn = session.send("a").result()
+        assert not turn.content and turn.thought
+        session.thinking_budget = 50
+        with pytest.raises(InvalidValueError, match="begun with no thinking budget"):
+            session.continue_answer()
+        turn.template = ""
+        session.continue_answer().result()
+
+
+def test_an_answer_without_reasoning_has_none_for_a_template() -> None:
+    template = (
+        "{% for each in messages %}{{ each.content }}"
+        "{% if each.reasoning_content is defined %}({{ each.reasoning_content }}){% endif %}"
+        "{% endfor %}"
+    )
+    script = Script(answers=["abcd", "<think>why</think>efgh"], template=template)
+    with session_of(script) as session:
+        for text in ("a", "b", "c"):
+            session.send(text).result()
+        assert "(why)" in session._window(session.turns[:5]).prompt.text
+        assert "()" not in session._window(session.turns[:5]).prompt.text
+
+
+def test_tokens_that_are_read_again_are_said_of_each_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, marks = ScriptedDecoder.begin, SimpleNamespace(refused=0)
+
+    def again(decoder: ScriptedDecoder, most: int) -> None:
+        begin(decoder, most)
+        decoder.stats.prompt_again += 5
+
+    monkeypatch.setattr(ScriptedDecoder, "begin", again)
+    memory = SimpleNamespace(marks=marks)
+    monkeypatch.setattr(ScriptedTarget, "memory", memory, raising=False)
+    with session_of(Script(answers=["a long reason"], template=R1), thinking_budget=1) as session:
+        lines = [each.line for each in session.send("a") if isinstance(each, Notice)]
+        again_lines = [line for line in lines if line.startswith("5 tokens were evaluated again")]
+        assert len(again_lines) == 2 and len(lines) == 3
+        marks.refused = 1 << 20
+        lines = [each.line for each in session.send("b") if isinstance(each, Notice)]
+        assert "memory has no room for copies of" in lines[0]
