@@ -143,6 +143,18 @@ def test_a_tag_that_a_stop_string_holds_back_is_said_once() -> None:
     assert (thought, said, writer.raw) == ("a", "so", "a</think>\nso")
 
 
+def test_of_control_tokens_only_tags_are_text() -> None:
+    class Controls(Characters):
+        def piece(self, token: int) -> bytes:
+            return super().piece(token) if token >= 0 else b""
+
+    vocabulary, detokenizer = Controls("</think>", "<|other|>"), Detokenizer()
+    writer = AnswerWriter(vocabulary, detokenizer, THINK, thinking=True)
+    for token in [ord("a"), -2, -1, -2, ord("b")]:
+        writer.add(token, detokenizer.push(vocabulary.piece(token)))
+    assert writer.raw == "a</think>b" and writer.written.tokens == (97, -2, -1, -2, 98)
+
+
 def test_a_step_commits_no_more_than_it_may() -> None:
     """Drafts of the target's own model are accepted as a whole, up to that bound."""
 

@@ -134,6 +134,18 @@ def test_the_last_question_is_the_users() -> None:
     assert last_question(turns[2:]) == last_question([]) == 0
 
 
+@pytest.mark.parametrize(
+    ("size", "when_full", "dropped"), [(22, "drop", 2), (10, "drop", None), (22, "stop", None)]
+)
+def test_an_answer_goes_on_only_where_it_has_room(
+    size: int, when_full: Any, dropped: int | None
+) -> None:
+    engine: Any = Script().load()
+    with Session(engine, when_full=when_full) as session:
+        shorter = session._shorten(window(3, size))
+        assert (shorter and shorter.dropped) == dropped
+
+
 def test_seeds_of_variants_stay_seeds() -> None:
     engine: Any = Script().load()
     with Session(engine, seed=2**64 - 1) as session:
