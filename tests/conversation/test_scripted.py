@@ -457,7 +457,31 @@ def test_a_template_that_reads_no_reasoning_gets_the_text_as_it_was_written() ->
     with session_of(Script(answers=["<think>why</think>abc"])) as session:
         turn = session.send("a").result()
         assert (turn.thought, turn.content) == ("why", "abc")
-        assert "<think>why</think>abc" in session.written.text
+        session.conversation.add(Turn("user", "b"))
+        assert "<think>why</think>abc\n<user>b" in session.written.text
+
+
+def test_a_template_that_refuses_all_says_why() -> None:
+    script = Script(template="{{ raise_exception('no messages today') }}")
+    with session_of(script) as session:
+        with pytest.raises(InvalidValueError, match="no messages today"):
+            session.send("a")
+        assert session.turns == []
+
+
+def test_messages_of_one_role_are_joined_where_a_template_wants_that() -> None:
+    template = (
+        "{% for each in messages %}"
+        "{% if loop.previtem is defined and loop.previtem.role == each.role %}"
+        "{{ raise_exception('no') }}{% endif %}<{{ each.role }}>{{ each.content }}{% endfor %}"
+    )
+    conversation = Conversation([Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")])
+    script = Script(template=template)
+    with session_of(script, conversation=conversation) as session:
+        lines = [each.line for each in session.send("d") if isinstance(each, Notice)]
+        assert lines == ["the model's template refuses these turns: some are joined into one"]
+        text = session._window(session.turns[:4]).prompt.text
+        assert text == "<user>a<assistant>b<user>c\n\nd"
 
 
 def test_notes_that_the_engine_has_said_are_not_said_again() -> None:
