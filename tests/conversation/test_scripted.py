@@ -477,11 +477,11 @@ def test_messages_of_one_role_are_joined_where_a_template_wants_that() -> None:
     )
     conversation = Conversation([Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")])
     script = Script(template=template)
-    with session_of(script, conversation=conversation) as session:
+    with session_of(script, system="brief", conversation=conversation) as session:
         lines = [each.line for each in session.send("d") if isinstance(each, Notice)]
         assert lines == ["the model's template refuses these turns: some are joined into one"]
         text = session._window(session.turns[:4]).prompt.text
-        assert text == "<user>a<assistant>b<user>c\n\nd"
+        assert text == "<system>brief<user>a<assistant>b<user>c\n\nd"
 
 
 def test_notes_that_the_engine_has_said_are_not_said_again() -> None:
