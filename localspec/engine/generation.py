@@ -232,7 +232,8 @@ class Generation(Closing, Iterator[Token]):
             with self._steps.step():
                 return self._timed(work)
         except BaseException:
-            self.stop_reason = self.stop_reason or "cancelled"
+            if not self._steps.in_step:  # else it has waited in vain for a step of another thread
+                self.stop_reason = self.stop_reason or "cancelled"
             raise
         finally:
             if self.stop_reason:

@@ -12,17 +12,17 @@ left with a token and usually comes back at once, at most for a small share of a
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import get_ident
+from threading import current_thread
 from time import perf_counter
 
 from localspec.control.row_budget import RowBudget
 from localspec.engine import meanwhile
-from localspec.engine.interruption import CLOSED, in_a_step
+from localspec.engine.interruption import CLOSED
 from localspec.engine.pass_request import WIDE, PassRequest
 from localspec.engine.prompt_speed import PromptSpeed
+from localspec.engine.step_lock import StepLock, TextSteps
 from localspec.errors import LocalspecError
 from localspec.speculation.passes import Pass, Scores
-from localspec.utils.fair_lock import FairLock
 
 # A decode waits for a reader at most this share of its expected time.
 _LONGEST_WAIT = 0.1
@@ -38,13 +38,8 @@ _FEW_ROWS = 2
 # Where another text may begin at any moment, a prompt pass should take so many seconds at most.
 _LONGEST_PASS = 0.1
 
-_FORKED = (
-    "this engine was loaded in the process before the fork, and its threads are not in this one; "
-    "load another here, or start processes with the method spawn"
-)
 
-
-class ScheduledText:
+class ScheduledText(TextSteps):
     """One text of a scheduler: its steps, its passes, and its clock.
 
     waited: the seconds in which its thread waited for the passes of other texts. rows: its share of
@@ -52,27 +47,16 @@ class ScheduledText:
     """
 
     def __init__(self, scheduler: "Scheduler") -> None:
+        super().__init__()
         self.waited = 0.0
         self.rows = scheduler.rows.new_share(lambda: scheduler.is_written(self))
         self._scheduler = scheduler
-        self._steps = 0
-        self.thread: int | None = None
         self._left = float("-inf")
         self._away = 0.0
 
     def clock(self) -> float:
         """The time in seconds, without the time in which other texts were computed."""
         return perf_counter() - self.waited
-
-    @property
-    def in_step(self) -> bool:
-        """Whether a step is running."""
-        return self._steps > 0
-
-    @property
-    def in_step_elsewhere(self) -> bool:
-        """Whether another thread runs a step of this text."""
-        return self.in_step and self.thread != get_ident()
 
     def step(self) -> "_TextStep":
         """Hold the scheduler's lock for a step of this text; steps may be nested."""
@@ -86,8 +70,7 @@ class ScheduledText:
     def between_steps(self) -> Iterator[None]:
         """Hold the lock while this text is in no step of another thread."""
         with self._scheduler.lock:
-            while self.in_step_elsewhere:
-                self._scheduler.wait()
+            self._scheduler.wait_for_step(self)
             yield
 
     def compute(self, requested: Pass) -> Scores:
@@ -126,12 +109,12 @@ class ScheduledText:
 
     def begin(self) -> None:
         """Note that the calling thread begins a generation."""
-        self.thread = get_ident()
+        self.thread = current_thread()
         self.left()
 
     def goes_on(self, seconds: float) -> bool:
         """Whether another thread reads this text, and has done so within so many seconds."""
-        return self.thread != get_ident() and (self.in_step or self.left_within(seconds))
+        return self.thread != current_thread() and (self.in_step or self.left_within(seconds))
 
     def patience(self, now: float, decode: float) -> float:
         """How many seconds a decode should wait for this text. decode: the decode's seconds."""
@@ -139,15 +122,6 @@ class ScheduledText:
         if self.in_step or self._away > longest:
             return 0.0
         return self._left + min(longest, 2 * self._away + longest / 4) - now
-
-    def begin_step(self) -> None:
-        """Count a step of this thread."""
-        self._steps += 1
-        self.thread = get_ident()
-
-    def end_step(self) -> None:
-        """Count the end of a step."""
-        self._steps -= 1
 
     def returned(self) -> None:
         """Note that the reader of this text wants the next token."""
@@ -180,7 +154,7 @@ class _TextStep:
             self._scheduler.lock.__exit__()
 
 
-class Scheduler:
+class Scheduler(StepLock):
     """Computes the passes of the texts of one engine.
 
     lock: held in each step, and by whoever changes the engine's models or caches. rows: what the
@@ -188,19 +162,11 @@ class Scheduler:
     """
 
     def __init__(self) -> None:
-        self.lock = FairLock(forked=_FORKED)
+        super().__init__()
         self.rows = RowBudget()
         self.closed = False
         self._texts: list[ScheduledText] = []
         self._waiting: list[PassRequest] = []
-        # The number of steps that each thread is in: those of a drafter's own session are nested.
-        self._steps: dict[int, int] = {}
-        # Threads that wait for the lock to begin a step.
-        self._arriving: set[int] = set()
-        # Threads in a step that do not wait for a pass.
-        self._busy = 0
-        # Threads that wait until no text is in a step.
-        self._wait_for_quiet: set[int] = set()
         self._decode_seconds = 0.0
         self._prompt_speed = PromptSpeed()
 
@@ -223,33 +189,10 @@ class Scheduler:
         if self.closed:
             raise LocalspecError(f"{CLOSED.event}; {CLOSED.remedy}")
 
-    def require_no_step(self, what: str) -> None:
-        """Raise LocalspecError if the calling thread is in a step of a text.
-
-        what: what cannot be done then.
-        """
-        if get_ident() in self._steps:
-            raise in_a_step(what)
-
     @property
     def has_one_text(self) -> bool:
         """Whether no other text can share a decode."""
         return len(self._texts) < 2
-
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Hold the lock while no text is in a step; those who ask in one ignore each other's."""
-        with self.lock:
-            thread = get_ident()
-            ignored = self._wait_for_quiet if thread in self._steps else set[int]()
-            self._wait_for_quiet.add(thread)
-            try:
-                while self._steps.keys() - ignored:
-                    self.wait()
-            finally:
-                self._wait_for_quiet.discard(thread)
-                self.lock.notify_all()
-            yield
 
     def has_company(self, text: ScheduledText) -> bool:
         """Whether another text is being generated."""
@@ -267,54 +210,6 @@ class Scheduler:
         """
         rows = self._prompt_speed.rows_within(_LONGEST_PASS)
         return max(_CHUNK_BESIDE, rows - rows % _CHUNK_BESIDE)
-
-    def arrive(self) -> None:
-        """Take the lock; the next decode waits for a thread that waits here."""
-        thread = get_ident()
-        self._arriving.add(thread)
-        try:
-            self.lock.__enter__()
-        finally:
-            self._arriving.discard(thread)
-
-    # Called by ScheduledText, with the lock held.
-
-    def enter(self, text: ScheduledText) -> None:
-        """Begin a step, after that of another thread on the same text.
-
-        It waits first for a thread that wants all texts to be between steps.
-        """
-        thread = get_ident()
-        while text.in_step_elsewhere or (self._wait_for_quiet and thread not in self._steps):
-            self.wait()
-        self._busy += thread not in self._steps
-        self._steps[thread] = self._steps.get(thread, 0) + 1
-        text.begin_step()
-
-    def exit(self, text: ScheduledText) -> None:
-        """End a step."""
-        text.end_step()
-        thread = get_ident()
-        self._steps[thread] -= 1
-        if not self._steps[thread]:
-            del self._steps[thread]
-            self._busy -= 1
-        if not text.in_step:
-            self.lock.notify_all()
-
-    def wait(self, seconds: float | None = None) -> None:
-        """Wait until something has changed, at most for so many seconds.
-
-        Meanwhile the calling thread keeps nobody waiting.
-        """
-        in_step = get_ident() in self._steps
-        if in_step:
-            self._busy -= 1
-            self.lock.notify_all()
-        try:
-            self.lock.wait(seconds)
-        finally:
-            self._busy += in_step
 
     def compute(self, requested: Pass) -> PassRequest:
         """Wait until a pass is computed, or compute it. The calling thread is in a step."""

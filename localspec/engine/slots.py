@@ -216,12 +216,16 @@ class Slots:
             compute_thread.start()
 
     def _wait_for_end(self, no_room: LocalspecError, cancelled: Callable[[], bool]) -> bool:
-        """Wait until a text has ended; False if cancelled. Raises `no_room` if none goes on."""
-        full = len(self._with_text)
-        while len(self._with_text) >= full and not self._abandoned:
+        """Wait until a slot is given back; False if cancelled.
+
+        Raises `no_room` if no text goes on, LocalspecError in a step, for which others may wait.
+        """
+        further = len(self.further)
+        while len(self.further) >= further and not (self._own_is_free or self._abandoned):
             if cancelled():
                 return False
             if not any(each.scheduled.goes_on(_READER_AWAY) for each in self._with_text):
                 raise no_room
+            self._scheduler.require_no_step("room for another text cannot be waited for")
             self._scheduler.wait(_LOOK_EVERY)
         return True

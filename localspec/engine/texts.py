@@ -103,8 +103,9 @@ class Texts:
         waits until another one has ended.
 
         Raises InvalidValueError for a value that makes no sense and for a prompt that does not fit;
-        ModelLoadError if there is no room for another text, and nothing to wait for. The stream
-        raises LocalspecError if the engine is closed or switched before its end.
+        ModelLoadError if there is no room for another text, and nothing to wait for; LocalspecError
+        in an `explain`, which cannot wait. The stream raises LocalspecError if the engine is closed
+        or switched before its end.
         """
         settings = GenerationConfig.of(**{"logprobs": True, **options})
         return self._start(TextPrompt(prompt), settings, _asked(cancel), explain)

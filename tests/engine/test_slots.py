@@ -218,6 +218,50 @@ def test_a_stream_of_another_thread_that_has_just_begun_is_waited_for(
     assert texts == [alone("def")]
 
 
+def test_a_stream_whose_tokens_are_read_by_a_new_thread_each_is_waited_for(
+    engine: Engine, alone: Callable[[str], list[int]], no_room: None
+) -> None:
+    """The system gives the number of a thread that has ended to a later one."""
+    running, threads, texts = engine.stream("abc", **OPTIONS), Threads(), list[list[int]]()
+    read = threads.start(next, running)
+    threads.join()
+    begun = threading.Event()
+
+    def ask() -> None:
+        if threading.get_ident() == read.ident:
+            begun.set()
+            texts.append(engine.generate("def", **OPTIONS).token_ids)
+
+    for _ in range(100):
+        threads.start(ask).join(0.1)
+        if begun.is_set():
+            break
+    else:
+        pytest.skip("no thread has got this number")
+    running.result()
+    threads.join()
+    assert texts == [alone("def")]
+
+
+def test_a_text_takes_the_slot_of_a_session_that_is_closed_while_it_waits(
+    engine: Engine, alone: Callable[[str], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, texts, session = Threads(), list[list[int]](), Session(engine)
+    running, waits = engine.stream("abc", **OPTIONS), threading.Event()
+
+    def refuse(_self: LoadedModels) -> LoadedModels:
+        waits.set()
+        raise ModelLoadError("there is no room for another text")
+
+    monkeypatch.setattr(LoadedModels, "for_another_text", refuse)
+    threads.start(lambda: texts.append(engine.generate("def", **OPTIONS).token_ids))
+    assert waits.wait(PATIENCE)
+    session.close()
+    threads.join()
+    assert running.result().token_ids == alone("abc")
+    assert texts == [alone("def")]
+
+
 def test_a_text_waits_for_a_stream_until_that_is_forgotten(
     engine: Engine, alone: Callable[[str], list[int]], no_room: None
 ) -> None:
