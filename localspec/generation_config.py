@@ -136,8 +136,6 @@ class GenerationConfig:
                 raise InvalidValueError(f"stop is {stop!r}; it must be a text")
             if not stop:
                 raise InvalidValueError("a stop string is empty; it would end every text at once")
-        if not isinstance(self.grammar, str | None):
-            raise InvalidValueError(f"grammar is {self.grammar!r:.60}; it must be a text")
         # These three raise for invalid values.
         rule_named(self.rule)
         self.params({})

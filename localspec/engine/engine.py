@@ -151,6 +151,7 @@ class Engine(Closing, Texts):
         """Keep the number of threads from now on, for texts that are compared."""
         self._slots.threads_are_fixed = True
 
+    @typed_options
     def switch(
         self,
         model: str | Path | None = None,

@@ -22,6 +22,7 @@ from localspec.engine.slots import Slots
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions, concrete
 from localspec.stats import Seconds, Stats
+from localspec.utils.option_types import typed_options
 
 Cancelled = Callable[[], bool]
 
@@ -194,6 +195,7 @@ class Texts:
         """Close a slot to which nothing refers any more: for the garbage collector."""
         self._slots.abandon(slot)
 
+    @typed_options
     def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
         """The token ids of a text.
 

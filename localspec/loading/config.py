@@ -124,9 +124,8 @@ class RuntimeConfig:
     ) -> "RuntimeConfig":
         """Return the configuration of the options of `engine.load`."""
         devices = parse_devices(device)
-        target = Placement(
-            gpu_layers, devices, tuple(rpc), split_mode, tuple(tensor_split), cpu_moe
-        )
+        workers = tuple(rpc.split(",") if isinstance(rpc, str) else rpc)
+        target = Placement(gpu_layers, devices, workers, split_mode, tuple(tensor_split), cpu_moe)
         drafter = None
         if draft_device is not None:
             drafter = Placement(draft_gpu_layers, parse_devices(draft_device))

@@ -1,9 +1,12 @@
-"""Option types: numbers as Python's own, by the types that options are annotated with."""
+"""Option types: numbers as Python's own, texts and paths, by the annotations of options."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import cache, wraps
-from operator import index
+from functools import cache, reduce, wraps
+from inspect import signature
+from operator import index, or_
+from os import PathLike
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from localspec.errors import InvalidValueError
@@ -17,11 +20,13 @@ def typed(options: Mapping[str, Any], owner: Any) -> dict[str, Any]:
     """The options with their numbers as ints, floats and bools; the others as they are.
 
     owner: the class or function whose annotations are the types. Numbers of numpy and the like are
-    converted; a text or a bool is no number. None stays. Raises InvalidValueError, which names the
-    option, its value and the type of that.
+    converted; a text or a bool is no number. None stays where the type allows it. Raises
+    InvalidValueError, which names the option, its value and the type of that.
     """
     kinds = _kinds(owner)
-    return {name: _typed(name, value, kinds.get(name)) for name, value in options.items()}
+    return {
+        name: _typed(name, value, *kinds.get(name, (None, True))) for name, value in options.items()
+    }
 
 
 def type_fields(config: Any) -> None:
@@ -32,11 +37,14 @@ def type_fields(config: Any) -> None:
 
 
 def typed_options(function: Callable[_Options, _Result]) -> Callable[_Options, _Result]:
-    """Let a function take its options as `typed` returns them."""
+    """Let a function take its arguments as `typed` has them; an option of None has its default."""
+    names = [*signature(function).parameters]
 
     @wraps(function)
     def with_types(*args: _Options.args, **options: _Options.kwargs) -> _Result:
-        return function(*args, **typed(options, function))
+        typed(dict(zip(names, args, strict=False)), function)
+        given = {name: value for name, value in options.items() if value is not None}
+        return function(*args, **typed(given, function))
 
     return with_types
 
@@ -74,9 +82,31 @@ def _choice(name: str, value: object) -> bool:
     raise InvalidValueError(f"{name} is {_described(value)}; it must be True or False")
 
 
-def _typed(name: str, value: Any, kind: Any) -> Any:
-    """A value of one of the kinds of numbers, or of a collection of numbers."""
-    if value is None:
+def _text(name: str, value: object) -> object:
+    require_kind(name, value, str, "a text")
+    return value
+
+
+def _path(name: str, value: object) -> object:
+    require_kind(name, value, str | PathLike, "a text or a Path")
+    return value
+
+
+def _several(one: Callable[[str, object], Any], wanted: str) -> Callable[[str, object], Any]:
+    """The check of a list, or of one item without a list. one: that of an item."""
+
+    def check(name: str, value: Any) -> Any:
+        if isinstance(value, str | PathLike):
+            return one(name, value)
+        require_kind(name, value, Iterable, wanted)
+        return tuple(one(f"{name} [{at}]", each) for at, each in enumerate(value))
+
+    return check
+
+
+def _typed(name: str, value: Any, kind: Any, is_optional: bool = False) -> Any:
+    """A value of one of the kinds of numbers and texts, or of a collection of numbers."""
+    if value is None and (is_optional or kind not in _TYPES):
         return None
     if kind in _TYPES:
         return _TYPES[kind](name, value)
@@ -95,17 +125,26 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     return tuple(_typed(f"{name} [{at}]", each, parts[0]) for at, each in enumerate(value))
 
 
-_TYPES: dict[Any, Callable[[str, object], Any]] = {int: whole_number, float: number, bool: _choice}
+_TYPES: dict[Any, Callable[[str, object], Any]] = {
+    int: whole_number,
+    float: number,
+    bool: _choice,
+    str: _text,
+    str | Path: _path,
+    Sequence[str]: _several(_text, "a list of texts"),
+    str | Sequence[str]: _several(_text, "a list of texts"),
+    str | Path | Sequence[str | Path]: _several(_path, "a list of paths"),
+}
 
 
 @cache
-def _kinds(owner: Any) -> dict[str, Any]:
-    """The annotated types by name, without None."""
+def _kinds(owner: Any) -> dict[str, tuple[Any, bool]]:
+    """The annotated types by name, without None, and whether None is one of them."""
     found = {}
     for name, hint in get_type_hints(owner).items():
         choices = [each for each in get_args(hint) if each is not type(None)]
         is_optional = type(None) in get_args(hint)
-        found[name] = choices[0] if is_optional and len(choices) == 1 else hint
+        found[name] = (reduce(or_, choices) if is_optional else hint, is_optional)
     return found
 
 
@@ -115,6 +154,8 @@ def _is_bool(value: object) -> bool:
 
 
 def _described(value: object) -> str:
+    if value is None:
+        return "None"
     kind = type(value).__name__
     return f"{value!r:.60}, {'an' if kind.startswith((*'aeiou', 'nd')) else 'a'} {kind}"
 

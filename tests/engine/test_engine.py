@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -763,6 +764,38 @@ def test_a_drafter_that_fails_elsewhere(
             engine.generate(PROMPT, max_tokens=40, seed=9, depth=depth, logit_bias=ENDLESS)
     again = engine.generate(PROMPT, max_tokens=40, seed=9, depth=depth, logit_bias=ENDLESS)
     assert again.token_ids == known[-40:]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"model": 5}, "model is 5; it must be a text or a Path"),
+        ({"model": ["a"]}, "model is ['a']; it must be a text or a Path"),
+        ({"rpc": 5}, "rpc is 5; it must be a list of texts"),
+        ({"device": [5]}, "device [0] is 5; it must be a text"),
+        ({"draft_device": 5}, "draft_device is 5; it must be a list of texts"),
+        ({"kv_type": 5}, "kv_type is 5; it must be a text"),
+        ({"load_mode": 5}, "load_mode is 5; it must be a text"),
+        ({"chat_template": 5}, "chat_template is 5; it must be a text or a Path"),
+        ({"copy_from": 5}, "copy_from is 5; it must be a list of paths"),
+        ({"copied_texts": [None]}, "copied_texts [0] is None; it must be a text"),
+        ({"rpc": "a:1, a:1"}, "rpc names a:1 twice; name each worker once"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_named(options: dict[str, Any], line: str) -> None:
+    with pytest.raises(localspec.InvalidValueError) as refused:
+        localspec.load(**options)
+    assert str(refused.value) == line
+
+
+def test_none_is_the_default_of_every_option() -> None:
+    names = signature(localspec.load).parameters.keys() - {"model", "draft"}
+    with load_pycode(**dict.fromkeys(names)) as engine:
+        assert engine.drafter_set.names
+        for wrong in (5, b"a"):
+            with pytest.raises(localspec.InvalidValueError, match="model is"):
+                engine.switch(wrong)  # type: ignore[arg-type]
+        assert len(engine.generate(PROMPT, max_tokens=3, logit_bias=ENDLESS).token_ids) == 3
 
 
 def test_something_that_is_no_drafter_is_refused() -> None:

@@ -219,6 +219,9 @@ def test_tokens_that_are_none(engine: Engine) -> None:
             engine.detokenize(ids)  # type: ignore[arg-type]
     with pytest.raises(InvalidValueError, match="Unicode"):
         engine.tokenize("\udcff")
+    for text in (5, None, b"a", [5]):
+        with pytest.raises(InvalidValueError, match=r"^text is .*; it must be a text$"):
+            engine.tokenize(text)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("options", [{}, {"logprobs": True}, {"top_logprobs": 3, "logprobs": True}])
