@@ -24,16 +24,16 @@ class Slots:
     """The slots of an engine.
 
     own: the first slot. Its KV cache stays warm from one text to the next. further: more of them,
-    while sessions are open or several texts are generated at once. lock: the scheduler's.
-    threads_are_fixed: whether the number of threads stays as it is from now on.
+    while sessions are open or several texts are generated at once. scheduler: of their passes, and
+    its lock. threads_are_fixed: whether the number of threads stays as it is from now on.
     """
 
     def __init__(self, loaded: LoadedModels, scheduler: Scheduler) -> None:
         self.own = Slot(loaded, scheduler)
         self.further: list[Slot] = []
+        self.scheduler = scheduler
         self.lock = scheduler.lock
         self.threads_are_fixed = False
-        self._scheduler = scheduler
         self._own_in_session = False
         # Slots of single texts, which are given back when the text ends.
         self._with_text: set[Slot] = set()
@@ -63,18 +63,6 @@ class Slots:
             return None
         return f"the device has failed {' and '.join(failed)}; what was lost there is read again"
 
-    def model(self) -> Model:
-        """The target. Raises LocalspecError where the engine was closed."""
-        self._scheduler.require_open()
-        return self.own.target.model
-
-    def require_no_step(self, what: str) -> None:
-        """Raise LocalspecError in a step, which would wait for ever for a text of another thread.
-
-        what: what cannot be done then.
-        """
-        self._scheduler.require_no_step(what)
-
     def open(self) -> Slot:
         """A slot for a session; give it back with `leave`.
 
@@ -82,7 +70,7 @@ class Slots:
         closed.
         """
         with self.lock:
-            self._scheduler.require_open()
+            self.scheduler.require_open()
             self._leave_abandoned()
             if self._own_is_free:
                 self._own_in_session = True
@@ -95,14 +83,14 @@ class Slots:
         In a text it never changes: digits depend on it.
         """
         with self.lock:
-            self._scheduler.require_open()
+            self.scheduler.require_open()
             watch = self.own.loaded.watch
             if watch is None or self.threads_are_fixed or any(slot.is_writing for slot in self.all):
                 return
             busy = watch.look()
             if busy is None:
                 return
-            with self._scheduler.exclusive():
+            with self.scheduler.exclusive():
                 change = thread_change(self.own.loaded, busy)
                 if change is None:
                     return
@@ -205,8 +193,8 @@ class Slots:
 
     def _open_further(self) -> Slot:
         # More room for texts means other caches, which no step may be using.
-        with self._scheduler.exclusive():
-            slot = Slot(self.own.loaded.for_another_text(), self._scheduler)
+        with self.scheduler.exclusive():
+            slot = Slot(self.own.loaded.for_another_text(), self.scheduler)
             self._start_compute_thread(slot)
             self.further.append(slot)
         return slot
@@ -226,6 +214,6 @@ class Slots:
                 return False
             if not any(each.scheduled.goes_on(_READER_AWAY) for each in self._with_text):
                 raise no_room
-            self._scheduler.require_no_step("room for another text cannot be waited for")
-            self._scheduler.wait(_LOOK_EVERY)
+            self.scheduler.require_no_step("room for another text cannot be waited for")
+            self.scheduler.wait(_LOOK_EVERY)
         return True

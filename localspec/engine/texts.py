@@ -21,6 +21,7 @@ from localspec.engine.slot import Slot
 from localspec.engine.slots import Slots
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions, concrete
+from localspec.llama.model import Model
 from localspec.stats import Seconds, Stats
 from localspec.utils.option_types import typed_options
 
@@ -132,7 +133,7 @@ class Texts:
         given = concrete(options)
         GenerationConfig.of(**given)
         _asked(cancel)
-        self._slots.require_no_step(_IN_LOOP)
+        self._slots.scheduler.require_no_step(_IN_LOOP)
 
         def work(stopped: Cancelled) -> Generator[None, None, Result | list[Result]]:
             yield from ()
@@ -155,7 +156,7 @@ class Texts:
         settings = GenerationConfig.of(**{"logprobs": True, **options})
         asked = TextPrompt(prompt)
         _asked(cancel)
-        self._slots.require_no_step(_IN_LOOP)
+        self._slots.scheduler.require_no_step(_IN_LOOP)
 
         def work(stopped: Cancelled) -> Generator[Token, None, Result]:
             with self._start(asked, settings, _asked(cancel, stopped), explain) as running:
@@ -203,7 +204,7 @@ class Texts:
         `generate` does with a text to continue.
         """
         with self._slots.lock:
-            model = self._slots.model()
+            model = self._model
             return text_tokens(text, lambda each: model.tokenize(each, add_special=add_special))
 
     def detokenize(self, ids: Iterable[int]) -> str:
@@ -212,7 +213,7 @@ class Texts:
         Raises InvalidValueError for a token id that the model does not have.
         """
         with self._slots.lock:
-            model = self._slots.model()
+            model = self._model
             try:
                 known = checked_ids("token", ids, model)
             except TypeError as error:
@@ -233,7 +234,7 @@ class Texts:
         several = prompts_of(prompt)
         if several is None:
             return write(TextPrompt(prompt), cancelled)
-        self._slots.require_no_step("several texts cannot be written")
+        self._slots.scheduler.require_no_step("several texts cannot be written")
         return side_by_side(self._checked(several), write, cancelled)
 
     def _checked(self, prompts: Sequence[Prompt]) -> list[TextPrompt]:
@@ -247,9 +248,15 @@ class Texts:
                     raise InvalidValueError(f"in the list, number {number}: {error}") from error
         return checked
 
+    @property
+    def _model(self) -> Model:
+        """The target. Raises LocalspecError where the engine was closed."""
+        self._slots.scheduler.require_open()
+        return self._slots.own.target.model
+
     def _check(self, prompt: TextPrompt) -> list[int]:
         """The token ids of a prompt that has no slot yet; the lock is held."""
-        return prompt.tokens(self._slots.model(), self._slots.own.target.n_cells)
+        return prompt.tokens(self._model, self._slots.own.target.n_cells)
 
     def _start(
         self,
