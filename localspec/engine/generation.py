@@ -265,8 +265,6 @@ class Generation(Closing, Iterator[Token]):
         """Stop now; `stop_reason` becomes `cancelled` unless the generation had ended."""
         self._require_no_step("a text cannot be closed")
         with self._steps.between_steps():
-            if self._emissions:
-                self._emissions.close()
             self._decoder.end()
             self.stop_reason = self.stop_reason or "cancelled"
         self._end()
@@ -300,7 +298,7 @@ class Generation(Closing, Iterator[Token]):
         """The next token; None if the generation was cancelled."""
         emission = next(self._emissions, None) if self._emissions else None
         if emission is None:
-            self.stop_reason = self.stop_reason or "cancelled"
+            self.stop_reason = "cancelled"
             return None
         token = self._token(emission)
         self.tokens.append(token)

@@ -84,7 +84,7 @@ class Search:
             return plan
         for count in (most, *_FEWER_SNAPSHOTS):
             fuller = plan.with_context(snapshots=count)
-            if count == present or not self._shortage(fuller):
+            if not self._shortage(fuller):
                 break
         if count == most:
             return fuller

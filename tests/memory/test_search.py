@@ -470,6 +470,10 @@ def test_a_file_of_its_own_is_never_inside(
     assert (made.options["mtp"], made.options["inside"]) == (mtp, False)
 
 
+def test_a_target_that_drafts_for_itself_without_heads_takes_its_memory_twice() -> None:
+    assert planned({HOST: AMPLE, "GPU0": AMPLE}, drafters=(TARGET,)).needed == 2 * WHOLE * MIB
+
+
 def test_weights_that_are_loaded_are_not_counted(table: type[TableMemory]) -> None:
     plan = on_processor(400 + BESIDE, target_loaded=True)
     assert (plan.needed, plan.notes) == ((400 + BESIDE) * MIB, ())
