@@ -182,7 +182,7 @@ class Search:
         yield from elsewhere[:-1]
         yield from self._shorter_on_gpus(plan)
         moved = plan
-        for moved in elsewhere[-1:]:
+        for moved in elsewhere:
             yield moved
             yield from self._shorter_on_gpus(moved)
         names = [each.files[0].name for each in self._request.drafters]

@@ -14,6 +14,7 @@ from localspec.engine.slot import Slot
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, WorkerError
 from localspec.generation_config import GenerationConfig
+from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.llama.state import State
 from localspec.stats import Stats
@@ -189,6 +190,11 @@ def test_a_drafter_that_is_gone_keeps_nothing_back(
     monkeypatch.setattr(KVSequence, "state", lambda _: gone(0)(drafter_of(slot)))
     with pytest.raises(WorkerError):
         slot.save("a", store)
+
+
+def test_only_a_drafter_s_cache_is_left_out(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Model, "is_lost", property(lambda _: True))
+    assert [each.is_lost for each in slot._caches()] == [False, True]
 
 
 def test_a_copy_goes_on_from_there(slot: Slot, other: Slot) -> None:

@@ -264,6 +264,8 @@ def test_then_the_context_is_as_long_as_fits() -> None:
     assert on_processor(1100 + 4 * 50 + 4 * 5 - 1).context.n_ctx == 4096 - 256
     alone = on_processor(1000 + 4 * 50, optional_drafter=True)
     assert alone.no_drafter and alone.context.n_ctx == 4096
+    plain = on_processor(1000 + 4 * 50, drafters=())
+    assert plain.context.n_ctx == 4096 and len(plain.notes) == 1
 
 
 def test_a_context_that_was_named_is_refused_with_the_largest_that_fits() -> None:
@@ -337,6 +339,20 @@ def test_less_context_where_a_gpu_is_short_and_then_the_processor_for_a_draft_mo
     assert (tight.drafter_placement, tight.context.n_ctx) == (ON_PROCESSOR, 5120)
 
 
+def test_less_context_where_a_draft_model_is_on_another_gpu() -> None:
+    """The target alone has no room, and the other GPU has some for the drafter."""
+    both = Placement(devices=("GPU0", "GPU1"))
+    free = {HOST: AMPLE, "GPU0": 500 + 6 * 25, "GPU1": 900}
+    plan = planned(free, placement=both, drafters=(DRAFTER,))
+    assert (plan.placement, plan.drafter_placement, plan.context.n_ctx) == (both, GPU1, 6144)
+    assert len(plan.notes) == 2
+
+
+def test_a_short_context_is_no_reason_to_keep_all_layers_on_a_gpu() -> None:
+    plan = planned({HOST: AMPLE, "GPU0": 1000 + 2 * 50})
+    assert (plan.placement, plan.context.n_ctx) == (replace(GPU0, gpu_layers=7), 8192)
+
+
 def test_what_the_user_put_somewhere_and_heads_stay() -> None:
     free = {HOST: AMPLE, "GPU0": WHOLE + BESIDE - 1}
     for drafter, named in ((DRAFTER, GPU0), (HEAD, None)):
@@ -371,6 +387,11 @@ def test_without_room_for_a_layer_all_is_on_the_processor() -> None:
     plan = planned({HOST: AMPLE, "GPU0": 139}, fixed_context=True, drafters=(DRAFTER,))
     assert (plan.placement, plan.drafter_placement) == (ON_PROCESSOR, ON_PROCESSOR)
     assert not plan.refusal
+
+
+def test_a_draft_model_that_was_put_where_it_does_not_fit_is_refused() -> None:
+    plan = planned({HOST: AMPLE, "GPU0": 50}, drafters=(DRAFTER,), drafter_placement=GPU0)
+    assert plan.refusal and plan.drafter_placement == GPU0
 
 
 def test_a_number_of_layers_that_was_named_stays() -> None:
