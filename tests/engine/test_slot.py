@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from fakes.tiny import tiny_model
 
+from localspec.control.fixed_depth import FixedDepth
 from localspec.engine import slot_cache
 from localspec.engine.engine import Engine, load
 from localspec.engine.slot import Slot
@@ -17,6 +18,8 @@ from localspec.generation_config import GenerationConfig
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.llama.state import State
+from localspec.speculation.draft import Draft
+from localspec.speculation.passes import draft_pass
 from localspec.stats import Stats
 
 TEXT = list(range(5, 25))
@@ -210,16 +213,16 @@ def test_a_copy_goes_on_from_there(slot: Slot, other: Slot) -> None:
 
 
 def test_a_copy_of_what_must_be_rolled_back_first(slot: Slot, other: Slot) -> None:
-    running = slot.start(TEXT, config(max_tokens=20, depth=3))
-    for _ in range(3):
-        next(running)
-    running.close()
+    """A pass was computed, and its text was closed before it was known what stands."""
+    before = held(slot)
+    for sequence in (slot.target, drafter_of(slot)):
+        sequence.context.decode([draft_pass(sequence, 7, Draft([8, 9]))])
     other.copy_from(slot)
-    assert held(other)[0] == held(slot)[0]
-    prompt = [*held(slot)[0], 7]
-    assert other.start(prompt, config()).result().token_ids == (
-        slot.start(prompt, config()).result().token_ids
-    )
+    assert held(other) == held(slot) == before
+    assert other.target.memory.length == len(before[0])
+    prompt = [*before[0], 6]
+    texts = [each.start(prompt, config()).result() for each in (slot, other)]
+    assert texts[0].token_ids == texts[1].token_ids
 
 
 @pytest.mark.parametrize("most", [0, None])
@@ -246,6 +249,12 @@ def test_a_text_that_was_cancelled_before_it_began_leaves_the_caches(slot: Slot)
     closed = slot.closed_generation(TEXT[::-1], config(seed=3), stats)
     assert (closed.stop_reason, closed.prompt, closed.stats) == ("cancelled", TEXT[::-1], stats)
     assert list(closed) == [] and held(slot) == before
+
+
+def test_a_policy_of_the_caller_s_own_decides(slot: Slot) -> None:
+    asked = config(depth=3, max_tokens=8)
+    assert slot.start(TEXT, asked).result().stats.drafted > 0
+    assert slot.start(TEXT, asked, policy=FixedDepth((), 0)).result().stats.drafted == 0
 
 
 def test_what_a_slot_is_doing(slot: Slot) -> None:
