@@ -251,6 +251,13 @@ def test_a_text_that_was_cancelled_before_it_began_leaves_the_caches(slot: Slot)
     assert list(closed) == [] and held(slot) == before
 
 
+def test_beginnings_are_taken_where_texts_share_a_cache(slot: Slot, other: Slot) -> None:
+    assert slot.takes_beginnings and other.takes_beginnings
+    assert other.scheduled.rows.cache is slot.target.context, "their rows are one budget"
+    with loaded(texts=1) as alone:
+        assert not alone.slot.takes_beginnings
+
+
 def test_a_policy_of_the_caller_s_own_decides(slot: Slot) -> None:
     asked = config(depth=3, max_tokens=8)
     assert slot.start(TEXT, asked).result().stats.drafted > 0

@@ -277,9 +277,10 @@ def test_a_context_that_was_named_is_refused_with_the_largest_that_fits() -> Non
     assert plan.refusal.endswith("; try context=4096, or draft='suffix'")
     alone = on_processor(1000 + 4 * 50, fixed_context=True, drafters=())
     assert alone.refusal is not None and alone.refusal.endswith("; try context=4096")
-    nothing = on_processor(900, drafters=())
-    assert nothing.refusal is not None
-    assert nothing.refusal.endswith("; try a smaller quantisation")
+    for fixed in (False, True):
+        nothing = on_processor(900, drafters=(), fixed_context=fixed)
+        assert nothing.refusal is not None and nothing.context.n_ctx == 8192
+        assert nothing.refusal.endswith("; try a smaller quantisation")
 
 
 def test_what_is_hopeless_is_refused_without_asking(table: type[TableMemory]) -> None:
