@@ -55,6 +55,11 @@ class GenerationOptions(TypedDict, total=False):
     dry_sequence_breakers: Sequence[str] | None
     xtc_probability: float | None
     xtc_threshold: float | None
+    mirostat: int | None
+    mirostat_tau: float | None
+    mirostat_eta: float | None
+    adaptive_target: float | None
+    adaptive_decay: float | None
     logit_bias: Mapping[int, float] | None
 
 

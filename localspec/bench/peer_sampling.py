@@ -10,6 +10,8 @@ _OPTIONS = {
     "temperature": "--temp",
     "typical_p": "--typical",
     "dynatemp_exponent": "--dynatemp-exp",
+    "mirostat_tau": "--mirostat-ent",
+    "mirostat_eta": "--mirostat-lr",
 }
 # As many tokens as there are: -1 in a request, and the size of the context on a command line.
 _WINDOWS = ("repeat_last_n", "dry_penalty_last_n")
@@ -33,6 +35,10 @@ def command_words(params: SamplingParams, context: int) -> list[str]:
     words = [
         word
         for name, value in members.items()
-        for word in (_OPTIONS.get(name, f"--{name.replace('_', '-')}"), str(value))
+        for word in (_OPTIONS.get(name, f"--{name.replace('_', '-')}"), _word(value))
     ]
     return [*words, *(word for text in breakers for word in ("--dry-sequence-breaker", text))]
+
+
+def _word(value: Any) -> str:
+    return ";".join(value) if isinstance(value, list) else str(value)

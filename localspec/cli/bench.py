@@ -23,7 +23,6 @@ from localspec.cli.options import (
     kv_type_option,
     model_option_of,
     pop_runtime_options,
-    sampling_options,
     stacked,
     target_place_options,
     threads_option,
@@ -33,6 +32,7 @@ from localspec.cli.output import Output
 from localspec.cli.page_file import PageFile
 from localspec.cli.prompt_set_options import prompt_set_options
 from localspec.cli.rope_options import rope_options
+from localspec.cli.sampling_options import sampling_options
 from localspec.drafters.spec import AUTO
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, require

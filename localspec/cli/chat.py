@@ -13,9 +13,9 @@ from localspec.cli.file_options import chat_template_option, copy_from_option
 from localspec.cli.options import (
     pop_runtime_options,
     running_options,
-    sampling_options,
     thinking_options,
 )
+from localspec.cli.sampling_options import sampling_options
 from localspec.cli.settings import on_command_line
 from localspec.errors import InvalidValueError
 from localspec.utils.shell import command_line

@@ -21,11 +21,11 @@ from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
     model_options,
     pop_runtime_options,
-    sampling_options,
     thinking_options,
 )
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt, read_prompt
+from localspec.cli.sampling_options import sampling_options
 from localspec.cli.status_line import StatusLine, loading_shown
 from localspec.conversation.reasoned_text import ReasonedText
 from localspec.engine.engine import Engine, load

@@ -20,13 +20,13 @@ from localspec.cli.options import (
     stacked,
     target_place_options,
     threads_option,
-    truncation_options,
 )
 from localspec.cli.output import Output
 from localspec.cli.plan_output import forecast_record, forecast_text
 from localspec.cli.plan_users import answers_for, tasks_for
 from localspec.cli.prompt_set_options import prompt_set_options
 from localspec.cli.rope_options import rope_options
+from localspec.cli.sampling_options import truncation_options
 from localspec.cli.users_option import users_option
 from localspec.cli.usual_pair import usual_pair
 from localspec.engine.engine import Engine, load

@@ -30,11 +30,15 @@ def deepest_draft(settings: GenerationConfig, *, reproducible: bool) -> int:
 
 
 class _Key(NamedTuple):
-    """What an adaptive policy is for. drafter: the only one that may draft; None: each."""
+    """What an adaptive policy is for.
+
+    is_usual: whether neither XTC nor mirostat nor adaptive-p is on. drafter: the only one that may
+    draft; None: each.
+    """
 
     rule: str
     temperature: float
-    xtc: bool
+    is_usual: bool
     drafter: str | None
 
 
@@ -46,8 +50,8 @@ class Policies:
     priors: returns the expected acceptance rates for a rule and a temperature.
     prior_ignored: why a stored prior is ignored; None if none is.
 
-    Acceptance depends on the rule, the temperature and XTC, so each of these, with the drafter that
-    was asked for, has its own adaptive policy.
+    Acceptance depends on the rule, the temperature and `_Key.is_usual`, so each of these, with the
+    drafter that was asked for, has its own adaptive policy.
 
     A sequence that is made for one text begins where one before it has ended (`keep`, `go_on`):
     otherwise each short text would try the same drafters again, and lose as much by it.
@@ -102,12 +106,12 @@ class Policies:
     def take_counts(self) -> Iterator[tuple[str, float, str, DraftCounts]]:
         """Yield rule, temperature, drafter and its counts since the last call.
 
-        Those of texts with XTC are left out: they would mislead what is expected of others.
+        Those of unusual texts are left out: they would mislead what is expected of others.
         """
         for key, policy in self._adaptive.items():
             for candidate in policy.all_candidates:
                 counts, candidate.counts = candidate.counts, DraftCounts()
-                if not key.xtc:
+                if key.is_usual:
                     yield key.rule, key.temperature, candidate.drafter.name, counts
 
     def policy(
@@ -142,7 +146,8 @@ class Policies:
                 widest=WIDEST if passes and passes.keeps_width else deepest + 1,
             )
         temperature = round(params.temperature, 1)
-        key = _Key(settings.rule, temperature, params.has_xtc, settings.drafter)
+        is_usual = not params.has_xtc and params.first_state is None
+        key = _Key(settings.rule, temperature, is_usual, settings.drafter)
         before = self._before.pop(key, None)
         if before and self._moved(before, key):
             self._adaptive[key] = before

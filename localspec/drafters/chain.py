@@ -1,6 +1,7 @@
 """Chain: the tokens that a model drafts one after the other, drawn as the target draws its own."""
 
-from itertools import zip_longest
+from itertools import starmap, zip_longest
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,17 @@ from localspec.errors import LocalspecError
 from localspec.sampling.distribution import Distribution
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit
+
+
+class Drawn(NamedTuple):
+    """A drawn token, its confidence if that was asked for, and the sampler's state after it.
+
+    The state is what the drafter's own distributions make of it (`Distribution.state_after`).
+    """
+
+    token: int
+    confidence: float | None
+    state: float | None
 
 
 class Chain:
@@ -27,6 +39,7 @@ class Chain:
         self._depth = depth
         self._n_vocab = n_vocab
         self._prefix = limit.prefix
+        self._states: list[float | None] = []
         self._probs: list[Distribution] = []
 
     @property
@@ -35,9 +48,9 @@ class Chain:
         return Draft(self.tokens, probs=self._probs or None)
 
     @property
-    def drawn(self) -> list[tuple[int, float | None]]:
-        """The tokens drawn so far, each with its confidence if that was asked for."""
-        return list(zip_longest(self.tokens, self.confidences))
+    def drawn(self) -> list[Drawn]:
+        """The tokens drawn so far."""
+        return list(starmap(Drawn, zip_longest(self.tokens, self.confidences, self._states)))
 
     def draw(self, logits: NDArray[np.float32], confidence: float | None = None) -> bool:
         """Draw the next token; returns whether to draw another one.
@@ -58,13 +71,15 @@ class Chain:
         token = sampler.sample(proposal, self._prefix)
         if confidence is None and self._limit.go_on is not None:
             confidence = margin(row, proposal, token, sampler, self._prefix)
-        return self.take(token, confidence)
+        return self.take(Drawn(token, confidence, proposal.state_after(token)))
 
-    def take(self, token: int, confidence: float | None) -> bool:
-        """Add a token that was drawn with this confidence; returns whether to draw another one."""
+    def take(self, drawn: Drawn) -> bool:
+        """Add a token that was drawn; returns whether to draw another one."""
         go_on, prefix = self._limit.go_on, self._prefix
+        token, confidence, state = drawn
         self.tokens.append(token)
-        self._prefix = prefix.then(token)
+        self._states.append(state)
+        self._prefix = prefix.then(token, state)
         if go_on is not None and confidence is not None:
             self.confidences.append(confidence)
             if not go_on(confidence):

@@ -6,7 +6,7 @@ Leviathan et al. 2023; Chen et al. 2023.
 from collections.abc import Sequence
 from typing import Protocol
 
-from localspec.drafters.chain import Chain
+from localspec.drafters.chain import Chain, Drawn
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.speculation.passes import Cached, Pass, Passes
@@ -74,10 +74,10 @@ class DraftModel:
         self._has_unknown_token = False
         # How many tokens of the text the cache holds.
         self._cached = 0
-        # The limit of the last proposal, and the tokens drawn behind the text, each with its
-        # confidence; before a proposal these are the ready ones. The cache holds all but the last.
+        # The limit of the last proposal, and the tokens drawn behind the text; before a proposal
+        # these are the ready ones. The cache holds all but the last.
         self._limit: Limit | None = None
-        self._drawn: list[tuple[int, float | None]] = []
+        self._drawn: list[Drawn] = []
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Start on this text; nothing is evaluated before the first proposal."""
@@ -95,7 +95,7 @@ class DraftModel:
         self._limit = limit
         chain = Chain(limit, depth, self._n_vocab)
         if self._holds_ready(limit):
-            if not all(chain.take(*each) for each in self._drawn):
+            if not all(map(chain.take, self._drawn)):
                 return chain.draft
             lacking = chain.tokens[-1:]
         else:
@@ -117,7 +117,7 @@ class DraftModel:
             return
         depth = self._room(len(self._drawn) + tokens)
         chain = Chain(self._limit.to(depth, self._limit.go_on and _always), depth, self._n_vocab)
-        goes_on = all([chain.take(*each) for each in self._drawn])
+        goes_on = all([chain.take(each) for each in self._drawn])
         while goes_on:
             logits = (yield Pass(self._cache, chain.tokens[-1:])).logits[0]
             goes_on = chain.draw(logits)
@@ -125,7 +125,7 @@ class DraftModel:
 
     def observe(self, outcome: Outcome) -> None:
         """Append the committed tokens; the cache holds all drawn tokens except the last."""
-        drawn, count = [token for token, _ in self._drawn], len(outcome.tokens)
+        drawn, count = [each.token for each in self._drawn], len(outcome.tokens)
         self._cached += common_prefix(drawn[:-1], outcome.tokens)
         stand = self._keeps_drawn() and drawn[:count] == [*outcome.tokens]
         self._drawn = self._drawn[count:] if stand else []

@@ -7,6 +7,7 @@ from localspec.drafters.confidence import margin
 from localspec.drafters.translation import NONE, Translation
 from localspec.errors import LocalspecError
 from localspec.sampling.block_maxima import Ids, Row
+from localspec.sampling.distribution import Distribution
 from localspec.sampling.filters import largest
 from localspec.speculation.drafter import Limit
 from localspec.utils.tokens import common_prefix
@@ -67,7 +68,7 @@ class TextChain:
         sharing = ids[firsts == first]
         token = int(sharing[logits[sharing].argmax()])
         before = len(self.tokens)
-        goes_on = self._take(token)
+        goes_on = self._take(token, proposal)
         if self._limit.go_on is not None and len(self.tokens) > before:
             confidence = margin(row, proposal, first, sampler, prefix)
             for _ in range(len(self.tokens) - before):
@@ -82,26 +83,30 @@ class TextChain:
         row[which] = np.log(np.bincount(places, np.exp(logits - top))) + top
         return row
 
-    def _take(self, token: int) -> bool:
+    def _take(self, token: int, proposal: Distribution) -> bool:
         """Append one of the drafter's tokens; returns whether the text goes on behind it."""
         self.drawn.append(token)
         end = self._translation.end(token)
         if end is not None:
-            return self._set_tokens([*self.tokens, end]) and False
+            return self._set_tokens([*self.tokens, end], proposal) and False
         self._written += self._translation.own.pieces[token]
-        return self._set_tokens(self._translation.target.tokens(self._written))
+        return self._set_tokens(self._translation.target.tokens(self._written), proposal)
 
-    def _set_tokens(self, tokens: list[int]) -> bool:
-        """Make these the draft, up to the depth; False if one of them is forbidden."""
-        tokens = tokens[: self._limit.depth]
+    def _set_tokens(self, tokens: list[int], proposal: Distribution) -> bool:
+        """Make these the draft, up to the depth; False if one of them is forbidden.
+
+        proposal: the distribution of the token behind the draft so far. The others' are not known.
+        """
+        tokens, place = tokens[: self._limit.depth], len(self.tokens)
         kept = common_prefix(tokens, self.tokens)
         del self._prefixes[kept + 1 :], self.tokens[kept:]
         for token in tokens[kept:]:
             before = self._prefixes[-1]
             if before.constraint and not before.constraint.allowed()[token]:
                 return False
+            state = proposal.state_after(token) if len(self.tokens) == place else None
             self.tokens.append(token)
-            self._prefixes.append(before.then(token))
+            self._prefixes.append(before.then(token, state))
         return True
 
 

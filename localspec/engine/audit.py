@@ -27,6 +27,7 @@ from localspec.sampling.distribution import Distribution
 from localspec.sampling.noise import Noise
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
+from localspec.sampling.stateful import Stateful
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.rules import BONUS, CORRECTED, PLAIN
 
@@ -97,13 +98,23 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """One recorded token, with its logits from plain decoding and from the repeated pass."""
+    """One recorded token, with its logits from plain decoding and from the repeated pass.
+
+    prefix: the text before it, as plain decoding knows it. state: of the sampler, by the repeated
+    passes.
+    """
 
     index: int
     token: int
     prefix: Prefix
     plain: Row
     stepped: Row
+    state: float | None
+
+    @property
+    def stepped_prefix(self) -> Prefix:
+        """The text before it, as the repeated pass knows it."""
+        return replace(self.prefix, state=self.state)
 
     @property
     def violates_grammar(self) -> bool:
@@ -146,7 +157,7 @@ def audit(engine: Engine, recorded: Recorded) -> AuditReport:
         for scored in _score_again(recorded, sampler, plain, stepped, may_share=most > 1):
             scored_tokens += 1
             difference = max(difference, scored.difference)
-            if not judge.gives(scored.plain, scored):
+            if not judge.plain_gives(scored):
                 unjudged.append(scored.copied())
             if len(unjudged) > _MOST_ROWS:
                 divergences.append(judge.divergence(unjudged.pop(0), difference))
@@ -171,6 +182,7 @@ def _score_again(
     """
     text = list(recorded.recipe.prompt_token_ids)
     prefix = sampler.prefix(text)
+    state = prefix.state
     shares = may_share and recorded.recipe.shared_cache
     with _cells_in_front(stepped, recorded) if shares else nullcontext():
         for context in (plain, stepped):
@@ -185,12 +197,23 @@ def _score_again(
         draft = Draft([*tokens[:-1], *[0] * (min(width, room) - len(tokens))])
         rows = stepped.score(text[-1], draft).logits
         for row, token in zip(rows, tokens, strict=False):
-            yield _Scored(index, token, prefix, plain.score(text[-1], NOTHING).logits[0], row)
+            plain_row = plain.score(text[-1], NOTHING).logits[0]
+            scored = _Scored(index, token, prefix, plain_row, row, state)
+            yield scored
             plain.commit([])
             text.append(token)
-            prefix = prefix.then(token)
+            moved = _state_after(sampler, row, scored.stepped_prefix, token)
+            state = state if moved is None else moved
+            prefix = prefix.then(token, _state_after(sampler, plain_row, prefix, token))
             index += 1
         stepped.commit(range(len(tokens) - 1))
+
+
+def _state_after(sampler: Sampler, row: Row, prefix: Prefix, token: int) -> float | None:
+    """The sampler's state after a token that this row gave; None where it stays as it is."""
+    if prefix.state is None:
+        return None
+    return sampler.distribution(row, prefix).state_after(token)
 
 
 @contextmanager
@@ -231,17 +254,23 @@ class _Judge:
         self._sampler = sampler
         self._same_text = same_text
 
-    def gives(self, logits: Row, scored: _Scored) -> bool:
-        """Whether these logits give the recorded token."""
-        return self._holds(self._law(logits, scored), scored)
+    def plain_gives(self, scored: _Scored) -> bool:
+        """Whether plain decoding's logits give the recorded token."""
+        return self._holds(self._sampler.distribution(scored.plain, scored.prefix), scored)
+
+    def stepped_gives(self, scored: _Scored) -> bool:
+        """Whether those of the repeated pass give it."""
+        law = self._sampler.distribution(scored.stepped, scored.stepped_prefix)
+        return self._holds(law, scored)
 
     def divergence(self, scored: _Scored, difference: float) -> Divergence:
         """Describe the token. difference: how much logits differ by rounding."""
-        sampler, plain = self._sampler, self._law(scored.plain, scored)
+        sampler = self._sampler
+        plain = sampler.distribution(scored.plain, scored.prefix)
         drawn = sampler.sample(plain, scored.prefix) if self._same_text else plain.token(0)
         has_gap = plain.index(scored.token) is not None or not sampler.params.temperature
-        gap = _gap(scored, drawn, sampler, plain.temperature) if has_gap else math.inf
-        explained = self.gives(scored.stepped, scored)
+        gap = _gap(scored, drawn, sampler, plain) if has_gap else math.inf
+        explained = self.stepped_gives(scored)
         explained = explained or self._is_rounding(scored, plain, difference)
         return Divergence(scored.index, scored.token, drawn, gap, "NUMERIC" if explained else "BUG")
 
@@ -296,11 +325,13 @@ class _Judge:
             ),
             (random.uniform(low, high).astype(np.float32) for _ in range(_RANDOM_ROWS)),
         )
-        samplers = self._samplers(difference)
+        samplers, prefixes = self._samplers(difference), [scored.prefix]
+        if scored.state != scored.prefix.state:
+            prefixes.append(scored.stepped_prefix)
         for start, own in product(rows, (low, high)):
             row = start.copy()
             row[token] = own[token]
-            yield from (each.distribution(row, scored.prefix) for each in samplers)
+            yield from (each.distribution(row, at) for each, at in product(samplers, prefixes))
 
     def _samplers(self, difference: float) -> list[Sampler]:
         """Such with thresholds of XTC that are as far off as rounding may move a probability."""
@@ -313,9 +344,6 @@ class _Judge:
             replace(self._sampler, params=replace(params, xtc_threshold=each))
             for each in thresholds
         ]
-
-    def _law(self, logits: Row, scored: _Scored) -> Distribution:
-        return self._sampler.distribution(logits, scored.prefix)
 
     def _holds(self, law: Distribution, scored: _Scored) -> bool:
         """Whether the recorded token is the one that is drawn, or is possible where that is all."""
@@ -337,9 +365,12 @@ def _noise(sampler: Sampler, scored: _Scored, ids: Ids) -> NDArray[np.float64]:
     return np.zeros(ids.size)
 
 
-def _gap(scored: _Scored, drawn: int, sampler: Sampler, temperature: float) -> float:
+def _gap(scored: _Scored, drawn: int, sampler: Sampler, plain: Distribution) -> float:
     """The score of `drawn` minus the score of the recorded token, by plain decoding's logits."""
     ids = np.array([drawn, scored.token])
-    scores = scored.plain[ids].astype(np.float64) / temperature
+    # Adaptive-p draws by other logits than the model's.
+    kept = isinstance(plain, Stateful)
+    logits = [_logit(plain, each) for each in ids] if kept else scored.plain[ids]
+    scores = np.array(logits, np.float64) / plain.temperature
     scores += _noise(sampler, scored, ids)
     return float(scores[0] - scores[1])

@@ -12,6 +12,7 @@ from localspec.generation_config import GenerationOptions
 from localspec.llama.sequence import KVSequence
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.noise import RandomSource
+from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import ROOT, Draft
@@ -26,7 +27,7 @@ class RecordedAnswer:
 
     prompt, tokens: ids. limit: the most tokens it could have had. sampler: with which they were
     chosen. stats: of generating it. drawn_from: shortlists of what each token was drawn from; empty
-    where they are not known.
+    where they are not known. states: of the sampler before each token; empty where not known.
     """
 
     prompt: list[int]
@@ -35,6 +36,12 @@ class RecordedAnswer:
     sampler: Sampler
     stats: Stats
     drawn_from: Sequence[Distribution] = ()
+    states: Sequence[float | None] = ()
+
+    def prefix(self, place: int) -> Prefix:
+        """The text before a token of the answer, as the sampler knows it."""
+        prefix = self.sampler.prefix([*self.prompt, *self.tokens[:place]])
+        return replace(prefix, state=self.states[place]) if self.states else prefix
 
     def outcome(self, place: int, tokens: int = 1, accepted: int = 0) -> Outcome:
         """What a drafter observes of these tokens of the answer."""
@@ -71,5 +78,11 @@ def write_answer(
     written = Generation(decoder, engine.model, settings, context=engine.context).result()
     limit = min(settings.max_tokens, engine.context - len(ids))
     drawn_from = [each.shortlist() for each in distributions]
-    answer = RecordedAnswer(ids, written.token_ids, limit, sampler, written.stats, drawn_from)
+    states, prefix = list[float | None](), sampler.prefix(ids)
+    for token, law in zip(written.token_ids, distributions, strict=True):
+        states.append(prefix.state)
+        prefix = prefix.then(token, law.state_after(token))
+    answer = RecordedAnswer(
+        ids, written.token_ids, limit, sampler, written.stats, drawn_from, states
+    )
     return answer, distributions

@@ -158,9 +158,8 @@ def _draft_at(drafter: Drafter, answer: RecordedAnswer, place: int, depth: int) 
         confidences.append(confidence)
         return True
 
-    text = [*answer.prompt, *answer.tokens[:place]]
-    drafter.begin(text)
-    limit = Limit(depth, answer.sampler.prefix(text), answer.sampler, go_on=go_on)
+    drafter.begin([*answer.prompt, *answer.tokens[:place]])
+    limit = Limit(depth, answer.prefix(place), answer.sampler, go_on=go_on)
     draft = run(proposal(drafter, limit))
     return RecordedDraft(tuple(draft.tokens), tuple(confidences))
 

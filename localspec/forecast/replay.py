@@ -192,7 +192,7 @@ def score_text(
                 f"token {len(scored) - 1} of the text is {token}, which the target "
                 "cannot choose there; the text must be sampled from it with the same settings"
             )
-        prefix = prefix.then(token)
+        prefix = prefix.then(token, p.state_after(token))
     log_p, log_q, shared, match = np.array(scored, np.float64).reshape(-1, 4).T
     return ScoredText(log_p, log_q, shared, match > 0, len(text) if limit is None else limit)
 
@@ -219,7 +219,7 @@ def score_with_drafter(
         q = sampler.distribution(row[:n_vocab], prefix)
         scored.append(_scored(p, q, token, n_vocab))
         drawn.append(sampler.sample(q, prefix) == token)
-        prefix = prefix.then(token)
+        prefix = prefix.then(token, p.state_after(token))
     log_p, log_q, shared, match = np.array(scored, np.float64).reshape(-1, 4).T
     return ScoredText(log_p, log_q, shared, match > 0, limit, np.array(drawn, bool))
 

@@ -76,6 +76,10 @@ class Distribution:
             logits, ids = logits.take(kept), ids.take(kept)
         return Distribution(logits, ids, self.temperature)
 
+    def state_after(self, token: int) -> float | None:
+        """The sampler's state after this token; None where it has none, or stays as it is."""
+        return None
+
     def maxima(self) -> BlockMaxima:
         """The block maxima of the logits."""
         return self.known or BlockMaxima(self.logits)

@@ -21,11 +21,11 @@ from localspec.sampling.distribution import (
     relative_scores,
 )
 from localspec.sampling.dry import dry_penalties
-from localspec.sampling.params import SamplingParams
+from localspec.sampling.entropy import entropy, information, typical
+from localspec.sampling.params import GREEDY_UP_TO, SamplingParams
+from localspec.sampling.stateful import by_adaptive_p, by_mirostat
 from localspec.sampling.xtc import without_top_choices
 from localspec.utils.option_names import option
-
-Scores = NDArray[np.float64]
 
 # top-p tries this many of the likeliest tokens before it sorts the whole vocabulary.
 _TOP_P_GUESS = 1024
@@ -33,8 +33,6 @@ _TOP_P_GUESS = 1024
 _FEW_LEFT = 4096
 # Up to this many candidates are not sorted before somebody asks.
 _FEW = 1024
-# llama.cpp stores temperatures as float32, where values up to this round to zero.
-_GREEDY_UP_TO = 2.0**-150
 
 
 class NoTokenError(LocalspecError):
@@ -133,31 +131,36 @@ def distribution(
     recent: Sequence[int] = (),
     *,
     xtc: bool = False,
+    state: float | None = None,
     only_sampled: bool = False,
 ) -> Distribution:
     """The distribution of the next token.
 
     logits: (n_vocab,) float32, not modified. recent: the tokens before this one, at least the last
     `params.window` of them (read only when a penalty or DRY is on). xtc: whether XTC applies to
-    this token. only_sampled: whether it is used for one sample, and no more; then it may be a
-    `Truncated`.
+    this token. state: of mirostat or adaptive-p, if one is on. only_sampled: whether it is used for
+    one sample, and no more; then it may be a `Truncated`.
     Raises NoTokenError if every token is forbidden, and BrokenLogitsError for NaN and infinity.
     """
     row = _adjusted(logits, params, recent)
-    greedy = params.temperature <= _GREEDY_UP_TO
-    if greedy and params.typical_p == 1 and not xtc:
+    greedy = params.is_greedy
+    if greedy and (params.typical_p == 1 or params.mirostat) and not xtc:
         token = row.argmax(0, keepdims=True)
         logit = row.take(token)
         _require_possible(logit[0])
         return Distribution(logit, token)
-    at_once = greedy or xtc or params.dynatemp_range > 0
+    if state is not None and params.mirostat:
+        return by_mirostat(_possible(row), params, state)
+    at_once = greedy or xtc or params.dynatemp_range > 0 or state is not None
     left = _truncated(row, params, only_sampled=only_sampled and not at_once)
     if xtc:
         chosen = without_top_choices(left.logits, left.ids, params.xtc_threshold)
         left = Distribution(*chosen, params.temperature)
     if greedy:
         return _likeliest_of(left)
-    return _tempered(left, params) if params.dynatemp_range > 0 else left
+    if params.dynatemp_range > 0:
+        left = _tempered(left, params)
+    return left if state is None else by_adaptive_p(left, params, state)
 
 
 def _likeliest_of(left: Distribution) -> Distribution:
@@ -174,9 +177,9 @@ def _tempered(left: Distribution, params: SamplingParams) -> Distribution:
     lowest = max(0.0, params.temperature - params.dynatemp_range)
     highest = params.temperature + params.dynatemp_range
     scores = relative_scores(left.logits, left.logits.max(), 1.0)
-    share = min(1.0, _entropy(*_information(scores)) / math.log(possible))
+    share = min(1.0, entropy(*information(scores)) / math.log(possible))
     temperature = lowest + (highest - lowest) * share**params.dynatemp_exponent
-    if temperature <= _GREEDY_UP_TO:
+    if temperature <= GREEDY_UP_TO:
         return _likeliest_of(left)
     return Distribution(left.logits, left.ids, temperature, left.known)
 
@@ -191,6 +194,13 @@ def logprobs(logits: Row, tokens: Sequence[int] | Ids) -> list[float]:
 def largest(row: Row, k: int) -> Ids:
     """The ids of the k largest entries, largest first; of equal entries, the lower id first."""
     return BlockMaxima(row).largest(k)[1]
+
+
+def _possible(row: Row) -> BlockMaxima:
+    """The block maxima of a row that leaves a token."""
+    maxima = BlockMaxima(row)
+    _require_possible(maxima.top)
+    return maxima
 
 
 def _require_possible(top: np.float32) -> None:
@@ -241,8 +251,7 @@ def _penalise(row: Row, params: SamplingParams, recent: Sequence[int]) -> None:
 
 def _truncated(row: Row, params: SamplingParams, *, only_sampled: bool) -> Distribution:
     """The tokens that survive top-k, typical-p, top-p and min-p, at the sampler's temperature."""
-    maxima = BlockMaxima(row)
-    _require_possible(maxima.top)
+    maxima = _possible(row)
     typical_p, top_p, log_min_p = _rounded(params.typical_p, params.top_p, params.min_p)
     least = maxima.top + log_min_p
     whole = params.top_k == 0 or params.top_k >= row.size
@@ -257,7 +266,7 @@ def _truncated(row: Row, params: SamplingParams, *, only_sampled: bool) -> Distr
             maxima.largest(most) if within is None else likeliest(*maxima.found(within), most)
         )
         if typical_p != 1:
-            values, ids = _typical(values, ids, typical_p)
+            values, ids = typical(values, ids, typical_p)
         if top_p != 1:
             values, ids = _top_p(*_likeliest_first(values, ids), top_p)
         least = values.max() + log_min_p
@@ -369,28 +378,3 @@ def _shortest_prefix(
     """The shortest prefix whose cumulated probability reaches `wanted`."""
     count = int(mass.searchsorted(wanted)) + 1
     return values[:count], ids[:count]
-
-
-def _typical(values: Row, ids: Ids, typical_p: float) -> tuple[Row, Ids]:
-    """values: likeliest first; the result is sorted by how typical they are."""
-    probabilities, surprise = _information(values.astype(np.float64) - values[0])
-    entropy = _entropy(probabilities, surprise)
-    order = np.argsort(np.abs(surprise - entropy), kind="stable")
-    mass = np.cumsum(probabilities[order])
-    count = int(np.searchsorted(mass, typical_p, side="right")) + 1
-    return values[order[:count]], ids[order[:count]]
-
-
-def _information(scores: Scores) -> tuple[Scores, Scores]:
-    """Each token's probability, and the information that it would carry, in nats.
-
-    scores: logits minus the largest.
-    """
-    weights = np.exp(scores)
-    total = weights.sum()
-    return weights / total, np.log(total) - scores
-
-
-def _entropy(probabilities: Scores, surprise: Scores) -> float:
-    possible = probabilities > 0
-    return float((probabilities[possible] * surprise[possible]).sum())

@@ -14,7 +14,8 @@ class SamplingParams:
     """Sampler settings, with llama.cpp's names, meanings and defaults.
 
     They apply in the order of llama.cpp's default chain: logit bias, penalties, DRY, top-n-sigma,
-    top-k, typical-p, top-p, min-p, XTC, temperature.
+    top-k, typical-p, top-p, min-p, XTC, temperature, adaptive-p. Beside mirostat only the bias and
+    the temperature apply, as there.
 
     temperature: 0 takes the likeliest token; otherwise logits are divided by it.
     dynatemp_range: logits are divided by a temperature up to so much lower where the model is sure
@@ -43,6 +44,11 @@ class SamplingParams:
     xtc_probability: how often, drawn for each token, the likeliest tokens are left out (XTC); 0 is
     off. xtc_threshold: only the least likely of the tokens that have at least this probability
     stays then; above 0.5 is off, as no two tokens have that.
+    mirostat: 1 or 2: keep the tokens with which the answer carries `mirostat_tau` bits of
+    information per token (Basu et al. 2021); 0 is off. mirostat_eta: how fast that follows.
+    adaptive_target: make tokens likely whose probability is near this, so that the mean of those
+    drawn is (adaptive-p); below 0 is off. adaptive_decay: how much longer ago drawn tokens count
+    less, each by this factor (0.99 at most).
     logit_bias: token id -> number added to its logit; -inf forbids the token.
 
     Raises InvalidValueError, naming the field and its value.
@@ -70,6 +76,11 @@ class SamplingParams:
     )
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
     logit_bias: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -100,6 +111,11 @@ class SamplingParams:
         self._check("dry_sequence_breakers", texts, "a list of texts that are not empty")
         self._check("xtc_probability", 0 <= self.xtc_probability <= 1, "between 0 (off) and 1")
         self._check("xtc_threshold", 0 <= self.xtc_threshold <= 1, "between 0 and 1")
+        self._check("mirostat", self.mirostat in (0, 1, 2), "0 (off), 1 or 2")
+        self._check("mirostat_tau", 0 <= self.mirostat_tau <= _MOST_BITS, "between 0 and 100")
+        self._check("mirostat_eta", 0 <= self.mirostat_eta <= _MOST_BITS, "between 0 and 100")
+        self._check("adaptive_target", self.adaptive_target <= 1, "at most 1; below 0 is off")
+        self._check("adaptive_decay", 0 <= self.adaptive_decay <= 1, "between 0 and 1")
         for token, bias in self.logit_bias.items():
             if token < 0 or math.isnan(bias) or bias == math.inf:
                 raise InvalidValueError(
@@ -113,19 +129,36 @@ class SamplingParams:
     @property
     def penalises(self) -> bool:
         """Whether a penalty is on, so that the distribution depends on recent tokens."""
-        return self.penalty_window != 0 and (
-            self.repeat_penalty != 1 or self.frequency_penalty != 0 or self.presence_penalty != 0
-        )
+        if self.mirostat or self.penalty_window == 0:
+            return False
+        return self.repeat_penalty != 1 or self.frequency_penalty != 0 or self.presence_penalty != 0
 
     @property
     def has_dry(self) -> bool:
         """Whether DRY is on, so that the distribution depends on recent tokens."""
-        return self.dry_multiplier > 0 and self.dry_penalty_last_n != 0
+        return not self.mirostat and self.dry_multiplier > 0 and self.dry_penalty_last_n != 0
 
     @property
     def has_xtc(self) -> bool:
         """Whether XTC is on, so that the distribution depends on seed and position."""
-        return self.xtc_probability > 0 and self.xtc_threshold <= 0.5
+        return not self.mirostat and self.xtc_probability > 0 and self.xtc_threshold <= 0.5
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the likeliest token is taken."""
+        return self.temperature <= GREEDY_UP_TO
+
+    @property
+    def first_state(self) -> float | None:
+        """The state of mirostat or adaptive-p before the answer; None where neither is on.
+
+        Where the likeliest token is taken they change nothing.
+        """
+        if self.is_greedy:
+            return None
+        if self.mirostat:
+            return 2 * self.mirostat_tau
+        return self.adaptive_target if self.adaptive_target >= 0 else None
 
     @property
     def window(self) -> int:
@@ -167,6 +200,9 @@ def _recommended(key: str, value: Any, name: str, kind: type) -> Any:
     return max(0, setting) if name == "top_k" else setting
 
 
+_MOST_BITS = 100
+# llama.cpp stores temperatures as float32, where values up to this round to zero.
+GREEDY_UP_TO = 2.0**-150
 _NUMBERS = tuple(f.name for f in fields(SamplingParams) if f.type in (float, "float"))
 _METADATA_KEYS: dict[str, tuple[str, type]] = {
     "temp": ("temperature", float),
@@ -175,6 +211,9 @@ _METADATA_KEYS: dict[str, tuple[str, type]] = {
     "min_p": ("min_p", float),
     "xtc_probability": ("xtc_probability", float),
     "xtc_threshold": ("xtc_threshold", float),
+    "mirostat": ("mirostat", int),
+    "mirostat_tau": ("mirostat_tau", float),
+    "mirostat_eta": ("mirostat_eta", float),
     "penalty_last_n": ("penalty_window", int),
     "penalty_repeat": ("repeat_penalty", float),
 }

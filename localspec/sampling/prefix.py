@@ -25,20 +25,27 @@ class Prefix:
 
     position: the number of tokens in the text. window: the number of tokens that penalties read;
     -1 for all, 0 for none. recent: those tokens. constraint: which tokens may come next; None
-    allows all.
+    allows all. state: what the probabilities of the answer's tokens have made of mirostat's or
+    adaptive-p's state; None where neither is on.
     """
 
     position: int
     window: int = 0
     recent: tuple[int, ...] = ()
     constraint: Constraint | None = None
+    state: float | None = None
 
-    def then(self, token: int) -> "Prefix":
-        """The prefix after one more token."""
+    def then(self, token: int, state: float | None = None) -> "Prefix":
+        """The prefix after one more token.
+
+        state: that of the distribution that it was drawn from (`Distribution.state_after`); None:
+        as before the token.
+        """
         recent = (*self.recent, token) if self.window else ()
         return Prefix(
             self.position + 1,
             self.window,
             recent[-self.window :] if self.window > 0 else recent,
             self.constraint.then(token) if self.constraint else None,
+            self.state if state is None else state,
         )

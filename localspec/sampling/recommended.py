@@ -12,12 +12,6 @@ _BY_DEFAULT = {"top_k", "top_p", "min_p", "temperature"}
 
 def left_out(metadata: Mapping[str, Any]) -> Iterator[str]:
     """Yield what of a GGUF's recommendation is not used. metadata: its key-value pairs."""
-    mirostat = str(metadata.get("general.sampling.mirostat", 0)).strip()
-    if mirostat not in ("0", "0.0", ""):
-        yield (
-            f"the model's file recommends mirostat {mirostat:.20}, which is not used: "
-            "there is no such sampler here, and the others are as without it"
-        )
     order = metadata.get("general.sampling.sequence")
     if isinstance(order, str) and order.strip(" ;") and not _is_ours(order, metadata):
         yield (
@@ -29,6 +23,8 @@ def left_out(metadata: Mapping[str, Any]) -> Iterator[str]:
 def _is_ours(order: str, metadata: Mapping[str, Any]) -> bool:
     """Whether the order is the one here, and names all samplers that are on here."""
     params = SamplingParams.for_model(metadata)
+    if params.mirostat:  # beside which no order has an effect
+        return True
     on = {*_BY_DEFAULT, *(["xtc"] if params.has_xtc else [])}
     on |= {"penalties"} if params.repeat_penalty != 1 else set()
     names = [name.strip().lower().replace("-", "_") for name in order.split(";")]

@@ -4,6 +4,13 @@ from typing import Any
 
 from localspec.sampling.params import SamplingParams
 
+# The samplers of llama-server's `samplers` in their order, and one more that is on if it is named.
+CHAIN = (
+    *("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc"),
+    "temperature",
+)
+ADAPTIVE_P = "adaptive_p"
+
 
 def request_members(params: SamplingParams) -> dict[str, Any]:
     """The members that say how tokens are drawn; some only where they are on."""
@@ -20,7 +27,16 @@ def request_members(params: SamplingParams) -> dict[str, Any]:
         # Also where it is off: a GGUF may recommend it.
         "xtc_probability": params.xtc_probability,
         "xtc_threshold": params.xtc_threshold,
+        "mirostat": params.mirostat,
     }
+    if params.mirostat:
+        members["mirostat_tau"] = params.mirostat_tau
+        members["mirostat_eta"] = params.mirostat_eta
+    if params.adaptive_target >= 0:
+        members["adaptive_target"] = params.adaptive_target
+        members["adaptive_decay"] = params.adaptive_decay
+        # There the target alone switches nothing on.
+        members["samplers"] = [*CHAIN, ADAPTIVE_P]
     if params.dynatemp_range:
         members["dynatemp_range"] = params.dynatemp_range
         members["dynatemp_exponent"] = params.dynatemp_exponent

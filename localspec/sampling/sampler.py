@@ -32,7 +32,7 @@ class Sampler:
         """The prefix that consists of the prompt `text`."""
         window = self.params.window
         recent = tuple(text[-window:] if window > 0 else text) if window else ()
-        return Prefix(len(text), window, recent, self.constraint)
+        return Prefix(len(text), window, recent, self.constraint, self.params.first_state)
 
     def distribution(self, logits: Row, prefix: Prefix) -> Distribution:
         """The distribution of the token after `prefix`. logits: (n,) float32, n <= n_vocab."""
@@ -54,7 +54,14 @@ class Sampler:
     def _distribution(self, logits: Row, prefix: Prefix, *, only_sampled: bool) -> Distribution:
         row = self._permitted(logits, prefix)
         xtc = applies(self.params, self.randomness.seed, prefix.position)
-        return distribution(row, self.params, prefix.recent, xtc=xtc, only_sampled=only_sampled)
+        return distribution(
+            row,
+            self.params,
+            prefix.recent,
+            xtc=xtc,
+            state=prefix.state,
+            only_sampled=only_sampled,
+        )
 
     def _permitted(self, logits: Row, prefix: Prefix) -> Row:
         """The logits with -inf for forbidden tokens; a copy only if there may be such tokens."""

@@ -20,8 +20,6 @@ _LEAST_TOP_P = 1e-9
 _MOST_BREAKERS = 64
 # Members of other servers that would change the text, and what they are where they change nothing.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
-    "mirostat": (0,),
-    "mirostat_mode": (0,),
     "min_keep": (0, 1),
     "grammar_lazy": (False,),
     "grammar_triggers": ([],),
@@ -82,8 +80,6 @@ def settings_of(
     leaves out is the `usual` one, else the GGUF's, else the default. Raises ApiError.
     """
     body.refuse(_NOT_HERE)
-    if (body.number("adaptive_target") or 0) > 0 or body.values.get("adaptive_target") == 0:
-        raise body.wrong("adaptive_target", "below 0: this server has no such sampler")
     try:
         constraint = Constraint.of(body, formats)
     except InvalidValueError as error:
@@ -107,6 +103,11 @@ def settings_of(
         **_dry(body),
         "xtc_probability": body.number("xtc_probability", 0, 1),
         "xtc_threshold": body.number("xtc_threshold", 0, 1),
+        "mirostat": body.whole("mirostat" if "mirostat" in body else "mirostat_mode", 0, 2),
+        "mirostat_tau": body.number("mirostat_tau", 0, 100),
+        "mirostat_eta": body.number("mirostat_eta", 0, 100),
+        "adaptive_target": body.number("adaptive_target", -(2**31), 1),
+        "adaptive_decay": body.number("adaptive_decay", 0, 1),
         "seed": _seed(body),
         "stop": [each for each in body.texts("stop") if each] or None,  # "" is the end of no text
         "logit_bias": logit_bias(body, tokenize),

@@ -24,11 +24,11 @@ _CHAIN: dict[str, dict[str, float]] = {
     "xtc": {"xtc_probability": 0},
     "temperature": {"temperature": 1, "dynatemp_range": 0},
 }
-# Those that are off in every request that is not refused.
-_OFF = ("adaptive_p",)
+# It is the last one wherever it is named.
+_LAST = {"adaptive_p": {"adaptive_target": -1}}
 # It changes what follows a gap in a file, and has no setting that switches it off.
 _INFILL = "infill"
-_KNOWN = (*_CHAIN, *_OFF, _INFILL)
+_KNOWN = (*_CHAIN, *_LAST, _INFILL)
 # llama-server's letters for a list in one string, and its other spellings.
 _LETTERS = dict(zip("edskypmxtai", _KNOWN, strict=True))
 _SPELLINGS = {
@@ -56,7 +56,7 @@ def settings_of_order(body: Fields, chosen: Mapping[str, Any]) -> dict[str, floa
     chosen: the settings that the request has otherwise.
     """
     names = _names(body)
-    if names is None:
+    if names is None or chosen.get("mirostat"):  # beside which the list has no effect
         return {}
     active = [name for name in names if name in _CHAIN and not _is_off(name, chosen)]
     places = [[*_CHAIN].index(name) for name in active]
@@ -64,7 +64,7 @@ def settings_of_order(body: Fields, chosen: Mapping[str, Any]) -> dict[str, floa
         raise body.wrong("samplers", f"in the order {', '.join(_CHAIN)}, those that are on")
     return {
         setting: off
-        for name, settings in _CHAIN.items()
+        for name, settings in (_CHAIN | _LAST).items()
         if name not in names
         for setting, off in settings.items()
     }

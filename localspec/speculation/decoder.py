@@ -329,8 +329,7 @@ class Decoder:
         with self._timing("verify"):
             self.target.commit(path)
         self.text += tokens
-        for token in tokens:
-            self.prefix = self.prefix.then(token)
+        self.prefix = rows.prefix_behind(path, tokens[-1])
         drawn_from = rows.drawn_from(path)
         with self._timing("draft"):
             for drafter in self.policy.drafters:

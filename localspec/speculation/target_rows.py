@@ -53,8 +53,22 @@ class TargetRows:
         is_known = self._only_sampled and self._read.keys() >= {*nodes}
         return [self._read[node] for node in nodes] if is_known else []
 
+    def prefix_behind(self, path: Sequence[int], token: int) -> Prefix:
+        """The prefix of the text after an accepted path and one more token.
+
+        A sampler's state follows the target's distributions of the tokens that are text now; those
+        of rejected branches have no part in it.
+        """
+        return self._then(path[-1] if path else ROOT, token)
+
     def _prefix_at(self, node: int) -> Prefix:
         if node not in self._prefixes:
-            before = self._prefix_at(self._draft.parent(node))
-            self._prefixes[node] = before.then(self._draft.tokens[node])
+            token = self._draft.tokens[node]
+            self._prefixes[node] = self._then(self._draft.parent(node), token)
         return self._prefixes[node]
+
+    def _then(self, node: int, token: int) -> Prefix:
+        """The prefix after a token behind a node, whose distribution the rule has read before."""
+        before = self._prefix_at(node)
+        is_moved = before.state is not None
+        return before.then(token, self._read[node].state_after(token) if is_moved else None)

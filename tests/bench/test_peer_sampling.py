@@ -14,6 +14,8 @@ SETTINGS = {
     "no breakers": SamplingParams(dry_multiplier=0.8, dry_sequence_breakers=()),
     "xtc": SamplingParams(xtc_probability=0.5, xtc_threshold=0.2),
     "by the spread": SamplingParams(top_n_sigma=1.5, dynatemp_range=0.4, dynatemp_exponent=2),
+    "mirostat": SamplingParams(mirostat=2, mirostat_tau=3, mirostat_eta=0.2),
+    "adaptive": SamplingParams(adaptive_target=0.5, adaptive_decay=0.8),
     "others": SamplingParams(
         temperature=0, typical_p=0.5, repeat_penalty=1.2, presence_penalty=0.1, penalty_window=-1
     ),
@@ -49,9 +51,23 @@ def test_a_command_line_has_the_settings_in_llama_cpps_options() -> None:
         "--repeat-last-n": "512",
         "--xtc-probability": "0.0",
         "--xtc-threshold": "0.1",
+        "--mirostat": "0",
     }
     xtc = command_words(SETTINGS["xtc"], 512)
-    assert xtc[-4:] == ["--xtc-probability", "0.5", "--xtc-threshold", "0.2"]
+    assert xtc[-6:-2] == ["--xtc-probability", "0.5", "--xtc-threshold", "0.2"]
+    mirostat = command_words(SETTINGS["mirostat"], 512)
+    assert mirostat[-6:] == [
+        *("--mirostat", "2"),
+        *("--mirostat-ent", "3"),
+        *("--mirostat-lr", "0.2"),
+    ]
+    adaptive = command_words(SETTINGS["adaptive"], 512)
+    assert adaptive[-6:] == [
+        *("--adaptive-target", "0.5"),
+        *("--adaptive-decay", "0.8"),
+        "--samplers",
+        "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature;adaptive_p",
+    ]
     spread = command_words(SETTINGS["by the spread"], 512)
     assert spread[-6:] == [
         *("--dynatemp-range", "0.4"),

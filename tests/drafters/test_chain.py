@@ -65,4 +65,4 @@ def test_it_ends_where_the_policy_says_so_or_is_as_long_as_it_may_be(logits: np.
     assert told == chain.confidences == pytest.approx([best - second] * 2)
     unasked = Chain(limit.to(2), 2, N_VOCAB)
     assert unasked.draw(logits) and not unasked.draw(logits)
-    assert unasked.drawn == [(int(logits[:N_VOCAB].argmax()), None)] * 2
+    assert unasked.drawn == [(int(logits[:N_VOCAB].argmax()), None, None)] * 2

@@ -410,7 +410,9 @@ MISTAKES = {
         TextChain.draw, "if self._limit.needs_probs:", "if self._limit.needs_probs and False:"
     ),
     "the text goes on behind its end": Edit(
-        TextChain._take, "[*self.tokens, end]) and False", "[*self.tokens, end])"
+        TextChain._take,
+        "[*self.tokens, end], proposal) and False",
+        "[*self.tokens, end], proposal)",
     ),
     "an end is another end": Edit(Translation.__init__, "self._ends.get(token, NONE)", "NONE"),
 }

@@ -24,6 +24,10 @@ FILTERED = [
     {"typical_p": 0.5, "temperature": 0},
     {"top_n_sigma": 1.0},
     {"dynatemp_range": 0.5, "dynatemp_exponent": 2.0},
+    {"mirostat": 1, "mirostat_tau": 1.5},
+    {"mirostat": 2, "mirostat_tau": 1.5},
+    {"adaptive_target": 0.3},
+    {"adaptive_target": 0.3, "top_k": 0, "top_p": 1.0, "min_p": 0.1},
 ]
 
 
@@ -41,8 +45,8 @@ def judged(
         prefix = sampler.prefix(np.argsort(-row)[:10].tolist())
         token = sampler.sample(sampler.distribution(other, prefix), prefix)
         judge = _Judge(sampler, same_text=same_text)
-        scored = _Scored(seed, token, prefix, row, stepped)
-        if not judge.gives(row, scored):
+        scored = _Scored(seed, token, prefix, row, stepped, prefix.state)
+        if not judge.plain_gives(scored):
             verdicts.append(judge.divergence(scored, difference).verdict)
     return verdicts
 
@@ -68,6 +72,7 @@ def test_rounding_is_never_called_a_bug(options: dict[str, Any], same_text: bool
         ({"xtc_probability": 1, "xtc_threshold": 0.1}, {"xtc_probability": 0}),
         ({"typical_p": 0.3}, {"typical_p": 0.4}),
         ({"top_n_sigma": 0.5}, {"top_n_sigma": 0.6}),
+        ({"mirostat": 2, "mirostat_tau": 1.0}, {"mirostat": 2, "mirostat_tau": 1.2}),
     ],
     ids=str,
 )
@@ -83,12 +88,12 @@ def test_a_wrong_filter_is_a_bug(
             Sampler(SamplingParams(temperature=0.8, **each), Noise(seed))
             for each in (wrong, options)
         )
-        prefix = loose.prefix([1, 2])
-        token = loose.sample(loose.distribution(row, prefix), prefix)
+        prefix, loose_prefix = strict.prefix([1, 2]), loose.prefix([1, 2])
+        token = loose.sample(loose.distribution(row, loose_prefix), loose_prefix)
         if strict.distribution(row, prefix).index(token) is not None:
             continue
         judge = _Judge(strict, same_text=same_text)
-        scored = _Scored(seed, token, prefix, row, row)
+        scored = _Scored(seed, token, prefix, row, row, prefix.state)
         verdicts.append(judge.divergence(scored, 0.005).verdict)
     assert len(verdicts) > 50
     assert verdicts.count("BUG") > 0.9 * len(verdicts)

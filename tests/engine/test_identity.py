@@ -222,6 +222,9 @@ SHAPES = {
     "dynamic temperature": {"temperature": 1.0, "dynatemp_range": 0.9, "dynatemp_exponent": 0.7},
     "penalties": {"repeat_penalty": 1.3, "frequency_penalty": 0.3, "penalty_window": 20},
     "whole text penalised": {"presence_penalty": 0.8, "penalty_window": -1},
+    "mirostat": {"mirostat": 1, "mirostat_tau": 2.5, "mirostat_eta": 0.3},
+    "mirostat 2": {"mirostat": 2, "mirostat_tau": 2.5, "mirostat_eta": 0.3},
+    "adaptive-p": {"temperature": 1.0, "adaptive_target": 0.5, "adaptive_decay": 0.8},
     "bias": {"logit_bias": {269: -5.0, 200: 3.0, 30: float("-inf")}},
 }
 

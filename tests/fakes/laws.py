@@ -1,9 +1,11 @@
 """Samplers and toys with exact laws: the probability of each text, multiplied out."""
 
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
 from fakes.enumeration import SEED
+from fakes.plain_sampling import plain_stateful
 from fakes.toy import ToyModel
 
 from localspec.sampling.filters import distribution
@@ -37,6 +39,12 @@ SAMPLERS = {
     "xtc": SamplingParams(
         temperature=0.9, top_k=0, top_p=1, min_p=0, xtc_probability=0.5, xtc_threshold=0.25
     ),
+    # Tokens of more than the state's bits are left out, so that each draw shows in the next.
+    "mirostat": SamplingParams(mirostat=1, temperature=1, mirostat_tau=0.9, mirostat_eta=0.7),
+    "mirostat 2": SamplingParams(mirostat=2, temperature=1, mirostat_tau=0.9, mirostat_eta=0.7),
+    "adaptive-p": SamplingParams(
+        temperature=1, top_k=0, top_p=1, min_p=0, adaptive_target=0.4, adaptive_decay=0.5
+    ),
     "greedy": SamplingParams(temperature=0),
 }
 
@@ -57,13 +65,25 @@ def product_law(
     model: ToyModel, params: SamplingParams, length: int
 ) -> dict[tuple[int, ...], float]:
     """The probability of each text of this length, as a product over its tokens."""
-    law: dict[tuple[int, ...], float] = {}
-    for text in product(range(model.n_vocab), repeat=length):
-        probability = 1.0
-        for i, token in enumerate(text):
-            before = [*PROMPT, *text[:i]]
+    return {
+        text: probability(model, params, text)
+        for text in product(range(model.n_vocab), repeat=length)
+    }
+
+
+def probability(
+    model: ToyModel, params: SamplingParams, text: Sequence[int], start: int = 0
+) -> float:
+    """That of the text from token `start` on, given the tokens before it."""
+    found, state = 1.0, params.first_state
+    for i, token in enumerate(text):
+        before = [*PROMPT, *text[:i]]
+        row = model.logits(before)
+        if state is None:
             xtc = applies(params, SEED, len(before))
-            row = distribution(model.logits(before), params, before, xtc=xtc)
-            probability *= row.dense(model.n_vocab)[token]
-        law[text] = probability
-    return law
+            chances = distribution(row, params, before, xtc=xtc).dense(model.n_vocab).tolist()
+        else:
+            chances, moved = plain_stateful(row, params, state)
+            state = moved[token] or state
+        found *= chances[token] if i >= start else 1.0
+    return found

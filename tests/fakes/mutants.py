@@ -14,15 +14,14 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from fakes.enumeration import SEED, Branches, Drawn, SharedNoise, exact, total_variation
+from fakes.enumeration import Branches, Drawn, SharedNoise, exact, total_variation
+from fakes.laws import PROMPT, product_law
 from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 from fakes.trees import TreeDrafter
 
 from localspec.drafters.draft_model import DraftModel
-from localspec.sampling.filters import distribution
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
-from localspec.sampling.xtc import applies
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit
@@ -165,8 +164,8 @@ SAMPLERS = {
     "top-k": replace(FULL, top_k=2),
     "penalties": replace(FULL, repeat_penalty=1.5, presence_penalty=0.4),
     "xtc": replace(FULL, xtc_probability=0.5, xtc_threshold=0.2),
+    "adaptive-p": replace(FULL, adaptive_target=0.4, adaptive_decay=0.5),
 }
-PROMPT = [0, 1, 0, 1]
 
 
 @dataclass(frozen=True)
@@ -222,21 +221,7 @@ def _top_candidate(small: ToyModel, text: list[int], limit: Limit) -> Draft:
 @cache
 def wanted(toy: str, sampler: str, length: int) -> Law:
     """The target's own law: the probability of each text of this length, multiplied out."""
-    law: Law = {(): 1.0}
-    for _ in range(length):
-        law = {
-            (*text, token): probability * p
-            for text, probability in law.items()
-            for token, p in enumerate(_row_after(toy, sampler, text))
-        }
-    return law
-
-
-def _row_after(toy: str, sampler: str, text: tuple[int, ...]) -> list[float]:
-    before = [*PROMPT, *text]
-    xtc = applies(SAMPLERS[sampler], SEED, len(before))
-    row = distribution(TOYS[toy][0].logits(before), SAMPLERS[sampler], before, xtc=xtc)
-    return row.dense(3).tolist()
+    return product_law(TOYS[toy][0], SAMPLERS[sampler], length)
 
 
 def variation(trial: Trial, code: Code) -> float:

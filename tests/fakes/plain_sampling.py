@@ -3,6 +3,7 @@
 This is what the quick filters and the quick search for the winner must equal, bit for bit.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -118,3 +119,64 @@ def plain_choice(noise: Noise, distribution: Distribution, position: int) -> int
     """The token with the largest sum of score and noise; of equal sums, the first one."""
     ids = np.arange(len(distribution)) if distribution.ids is None else distribution.ids
     return int(ids[(distribution.scores() + noise.gumbel(position, ids)).argmax()])
+
+
+def plain_stateful(
+    row: Row, params: SamplingParams, state: float
+) -> tuple[list[float], list[float | None]]:
+    """Mirostat and adaptive-p: the probability of each token, and the state after it.
+
+    The state is None after a token without a probability.
+    """
+    if params.mirostat:
+        every = plain_softmax((row.astype(np.float64) / params.temperature).tolist())
+        order = sorted(range(row.size), key=lambda token: (-row[token], token))
+        if params.mirostat == 1:
+            kept = order[: max(1, min(int(plain_count(every, state)), row.size))]
+        else:
+            kept = [token for token in order if every[token] >= 2**-state] or order[:1]
+        total, chances = sum(every[token] for token in kept), [0.0] * row.size
+        for token in kept:
+            chances[token] = every[token] / total
+        moved = [
+            state - params.mirostat_eta * (-math.log2(each) - params.mirostat_tau) if each else None
+            for each in chances
+        ]
+        return chances, moved
+    left = plain_distribution(row, params).dense(row.size).tolist()
+    aim = min(1.0, max(0.0, 2 * params.adaptive_target - state))
+    logits = []
+    for each in left:
+        away = abs(each - aim) / 0.3
+        logit = np.float32(5 - 10 * away * away / (1 + away))
+        logits.append(float(logit) if each else -math.inf)
+    decay = min(params.adaptive_decay, 0.99)
+    moved = [decay * state + (1 - decay) * each if each else None for each in left]
+    return plain_softmax(logits), moved
+
+
+def plain_softmax(logits: list[float]) -> list[float]:
+    top = max(logits)
+    weights = [math.exp(each - top) for each in logits]
+    total = sum(weights)
+    return [each / total for each in weights]
+
+
+def plain_count(chances: list[float], state: float) -> float:
+    """How many of the likeliest tokens the first mirostat keeps, before it is made a number."""
+    likely = [each for each in sorted(chances, reverse=True)[:100] if each]
+    if len(likely) == 1:
+        return 1.0
+    above = below = 0.0
+    for rank, (more, less) in enumerate(itertools.pairwise(likely), start=1):
+        step = math.log((rank + 1) / rank)
+        above += step * math.log(more / less)
+        below += step * step
+    exponent = above / below
+    size, excess = len(chances), exponent - 1
+    if not exponent:
+        return size if 2**state > size - 1 else 1.0
+    if not excess:
+        return 2**state / math.log(size)
+    base: float = excess * 2**state / (1 - size**-excess)
+    return base ** (1 / exponent) if math.log(base) / exponent < 700 else math.inf

@@ -37,13 +37,14 @@ class TreeDrafter:
         for children in self._shape:
             following = []
             for node, prefix, text in level:
-                law = limit.sampler.distribution(self._model.logits(text), prefix)
+                law = whole = limit.sampler.distribution(self._model.logits(text), prefix)
                 for _ in range(children):
                     token = limit.sampler.sample(law, prefix)
                     tokens.append(token)
                     parents.append(node)
                     laws.append(law)
-                    following.append((len(tokens) - 1, prefix.then(token), [*text, token]))
+                    after = prefix.then(token, whole.state_after(token))
+                    following.append((len(tokens) - 1, after, [*text, token]))
                     if len(law) == 1:
                         break
                     law = law if self._replacement else without(law, token)

@@ -20,6 +20,10 @@ FLOATS = (
     "repeat_penalty",
     "frequency_penalty",
     "presence_penalty",
+    "mirostat_tau",
+    "mirostat_eta",
+    "adaptive_target",
+    "adaptive_decay",
 )
 
 
@@ -45,6 +49,11 @@ def test_defaults_are_those_of_llama_cpp() -> None:
         "dry_breaker_tokens": {},
         "xtc_probability": 0.0,
         "xtc_threshold": 0.1,
+        "mirostat": 0,
+        "mirostat_tau": 5.0,
+        "mirostat_eta": 0.1,
+        "adaptive_target": -1.0,
+        "adaptive_decay": 0.9,
         "logit_bias": {},
     }
 
@@ -68,6 +77,15 @@ def test_defaults_are_those_of_llama_cpp() -> None:
         ("repeat_penalty", 0.0),
         ("repeat_penalty", -1.1),
         ("penalty_window", -2),
+        ("mirostat", 3),
+        ("mirostat", -1),
+        ("mirostat_tau", -0.1),
+        ("mirostat_tau", 100.5),
+        ("mirostat_eta", -0.1),
+        ("mirostat_eta", 101.0),
+        ("adaptive_target", 1.01),
+        ("adaptive_decay", -0.1),
+        ("adaptive_decay", 1.1),
     ],
 )
 def test_bad_values_are_refused_by_name(name: str, value: float) -> None:
@@ -103,6 +121,10 @@ def test_bad_biases_are_refused_by_token(token: int, bias: float) -> None:
         {"frequency_penalty": -2.0, "presence_penalty": -2.0},
         {"penalty_window": -1},
         {"penalty_window": 0},
+        {"mirostat": 1, "mirostat_tau": 0.0, "mirostat_eta": 0.0},
+        {"mirostat": 2, "mirostat_tau": 100.0, "mirostat_eta": 100.0},
+        {"adaptive_target": -3.0, "adaptive_decay": 0.0},
+        {"adaptive_target": 1.0, "adaptive_decay": 1.0},
         {"logit_bias": {0: -math.inf, 5: -100.0, 7: 3.5}},
     ],
 )
@@ -188,7 +210,7 @@ def test_what_was_chosen_comes_before_the_recommendation() -> None:
 
 
 def test_other_metadata_is_ignored() -> None:
-    others = {"general.name": "x", "general.sampling.mirostat": 2, "llama.block_count": 4}
+    others = {"general.name": "x", "general.sampling.sequence": "x", "llama.block_count": 4}
     assert SamplingParams.for_model(others) == SamplingParams()
 
 
@@ -211,6 +233,19 @@ def test_a_recommendation_that_is_no_number_says_what_to_set(
     with pytest.raises(InvalidValueError, match=f"general.sampling.{key} .*set {named} yourself"):
         SamplingParams.for_model(metadata)
     assert getattr(SamplingParams.for_model(metadata, **{named: 1}), named) == 1
+
+
+@pytest.mark.parametrize("mirostat", [2, "2", 2.0])
+def test_a_gguf_recommends_mirostat(mirostat: object) -> None:
+    metadata = {
+        "general.sampling.mirostat": mirostat,
+        "general.sampling.mirostat_tau": 3,
+        "general.sampling.mirostat_eta": "0.2",
+    }
+    params = SamplingParams.for_model(metadata)
+    assert params == SamplingParams(mirostat=2, mirostat_tau=3.0, mirostat_eta=0.2)
+    assert isinstance(params.mirostat, int)
+    assert SamplingParams.for_model(metadata, mirostat=0).first_state is None
 
 
 def test_a_negative_top_k_of_a_gguf_is_off() -> None:

@@ -332,7 +332,7 @@ def test_drafts_change_nothing(strict: Served, temperature: float) -> None:
         ({"prompt": "XYZ " * 4000}, "prompt is too long"),
         ({"n_probs": -1}, "n_probs is -1"),
         ({"post_sampling_probs": 1}, "post_sampling_probs is 1; it must be true or false"),
-        ({"mirostat": 2}, "mirostat is 2"),
+        ({"mirostat": 3}, "mirostat is 3; it must be at most 2"),
         ({"thinking_budget": 5}, "the thinking budget is 5"),
         ({"prompt": ["x", "y"], "t_max_predict_ms": 100}, "t_max_predict_ms is 100"),
         ({"n_predict": "many"}, "n_predict is 'many'"),

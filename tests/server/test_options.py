@@ -43,7 +43,11 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
 @pytest.mark.parametrize(
     "body",
     [
-        {"mirostat": 2},
+        {"mirostat": 3},
+        {"mirostat": -1},
+        {"mirostat_mode": 1.5},
+        {"mirostat": 2, "mirostat_tau": -1},
+        {"mirostat_eta": 101},
         {"xtc_probability": 1.5},
         {"xtc_threshold": -0.1},
         {"samplers": ["xtc", "top_k"], "xtc_probability": 0.1},
@@ -52,8 +56,8 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
         {"json_schema": "object"},
         {"stop_token_ids": [1]},
         {"lora": [{"id": 0}]},
-        {"adaptive_target": 0},
-        {"adaptive_target": 0.4},
+        {"adaptive_target": 1.1},
+        {"adaptive_decay": 1.1},
         {"min_keep": 2},
         {"grammar_lazy": True},
         {"samplers": ["top_p", "top_k"]},
@@ -125,6 +129,32 @@ def test_xtc_is_set_as_on_llama_server() -> None:
     off = settings_of(Fields({**body, "samplers": ["top_k", "temperature"]}), {}, tokens)
     recommended = {"general.sampling.xtc_probability": 0.5}
     assert not off.params(recommended).has_xtc
+
+
+@pytest.mark.parametrize(
+    ("body", "changed"),
+    [
+        ({"mirostat": 2, "mirostat_tau": 3, "mirostat_eta": 0.2},
+         {"mirostat": 2, "mirostat_tau": 3, "mirostat_eta": 0.2}),
+        ({"mirostat_mode": 1}, {"mirostat": 1}),
+        ({"mirostat": 2, "mirostat_mode": 1}, {"mirostat": 2}),
+        ({"mirostat": 2, "samplers": ["top_p", "top_k"], "temperature": 0.3},
+         {"mirostat": 2, "temperature": 0.3}),
+        ({"adaptive_target": 0.4, "adaptive_decay": 0.5},
+         {"adaptive_target": 0.4, "adaptive_decay": 0.5}),
+        ({"adaptive_target": 0}, {"adaptive_target": 0}),
+        ({"adaptive_target": 0.4, "samplers": ["adaptive_p", "min_p", "temperature"]},
+         {"adaptive_target": 0.4, "top_k": 0, "top_p": 1}),
+        ({"adaptive_target": 0.4, "samplers": "mta"},
+         {"adaptive_target": 0.4, "top_k": 0, "top_p": 1}),
+        ({"adaptive_target": 0.4, "samplers": ["min_p", "temperature"]}, {"top_k": 0, "top_p": 1}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_samplers_with_a_state_are_set_as_on_llama_server(
+    body: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    assert settings_of(Fields(body), {}, tokens).params({}) == SamplingParams(**changed)
 
 
 def test_what_changes_nothing_is_not_refused() -> None:

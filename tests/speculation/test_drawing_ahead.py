@@ -217,7 +217,7 @@ MISTAKES = {
         DraftModel._holds_ready, "if self._cache.truncate(held) < held:", "if False:"
     ),
     "taken tokens are no part of the prefix": Edit(
-        Chain.take, "self._prefix = prefix.then(token)", "self._prefix = prefix"
+        Chain.take, "self._prefix = prefix.then(token, state)", "self._prefix = prefix"
     ),
 }
 # The cache is asked what it holds, so these cost time only.

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 from fakes.enumeration import Drawn, OneDrawPerPosition, SharedNoise, exact, total_variation
-from fakes.laws import EXACT, PLAIN, PROMPT, SAMPLERS, TARGET, TOYS, product_law
+from fakes.laws import EXACT, PLAIN, PROMPT, SAMPLERS, TARGET, TOYS, probability, product_law
 from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 from fakes.trees import TreeDrafter
 
@@ -163,22 +163,11 @@ def one_step(
     law: dict[tuple[int, ...], float] = {}
     for text in product(range(target.n_vocab), repeat=length):
         law[text] = sum(
-            probability * completed(target, params, text, len(step))
-            for step, probability in steps.items()
+            chance * probability(target, params, text, len(step))
+            for step, chance in steps.items()
             if text[: len(step)] == step
         )
     return law
-
-
-def completed(target: ToyModel, params: SamplingParams, text: tuple[int, ...], start: int) -> float:
-    """The probability of the text from token `start` on, given the tokens before it."""
-    sampler = Sampler(params, Noise(0))
-    probability = 1.0
-    for i in range(start, len(text)):
-        before = [*PROMPT, *text[:i]]
-        row = sampler.distribution(target.logits(before), sampler.prefix(before))
-        probability *= row.dense(target.n_vocab)[text[i]]
-    return probability
 
 
 # With replacement, (3, 2) has many more branches than (2, 2) and tests nothing new.
@@ -199,6 +188,18 @@ def test_rejection_rules_on_trees(
     tree = TreeDrafter(small, shape, replacement=replacement)
     law = one_step(target, tree, PLAIN, RULES[rule], length=length)
     assert total_variation(law, product_law(target, PLAIN, length)) < EXACT
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (2, 2)], ids=str)
+@pytest.mark.parametrize("sampler", ["mirostat", "mirostat 2", "adaptive-p"])
+@pytest.mark.parametrize("rule", REJECTION)
+def test_each_branch_has_a_state_of_its_own(
+    rule: str, sampler: str, shape: tuple[int, ...]
+) -> None:
+    target, small = TOYS["loud"]
+    params, length = SAMPLERS[sampler], len(shape) + 2
+    law = one_step(target, TreeDrafter(small, shape), params, RULES[rule], length=length)
+    assert total_variation(law, product_law(target, params, length)) < EXACT
 
 
 @pytest.mark.parametrize("rule", REJECTION)

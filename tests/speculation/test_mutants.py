@@ -97,7 +97,7 @@ def under(rule: str, trial: Trial) -> Trial:
 DRAWN = "token = sampler.sample(proposal, self._prefix)"
 KEPT = "self._probs.append(proposal.kept())"
 FULL_LAW = "Distribution(row.copy())"
-TAKEN = "return self.take(token, confidence)"
+TAKEN = "return self.take(Drawn(token, confidence, proposal.state_after(token)))"
 BONUS_ROW_BEFORE = "target(draft.parent(node) if len(draft) and draft.is_leaf(node) else node)"
 ROW = "self._law(self._scores.logits[node + 1], self._prefix_at(node))"
 RAW_ROW = "Distribution(self._scores.logits[node + 1])"
@@ -137,7 +137,7 @@ WRONG_LAWS = [
             Edit(
                 Chain.draw,
                 TAKEN,
-                """goes_on = self.take(token, confidence)
+                """goes_on = self.take(Drawn(token, confidence, None))
         if proposal.probabilities()[token] < 0.3:
             self.tokens, self._probs = self.tokens[:-1], self._probs[:-1]
             return False
@@ -369,6 +369,37 @@ MUTANTS = [
         {"token": 0.1, "block": 0.1, "coupled": 0.1},
         (Edit(TargetRows.__call__, "self._prefix_at(node))", "self._prefixes[ROOT])"),),
         Trial(sampler="xtc"),
+    ),
+    Mutant(
+        "the state does not see the draft",
+        {"token": 0.01, "block": 0.01, "coupled": 0.01},
+        (Edit(TargetRows.__call__, "self._prefix_at(node))", "self._prefixes[ROOT])"),),
+        Trial(sampler="adaptive-p"),
+    ),
+    Mutant(
+        "the state does not move",
+        {"token": 0.01, "block": 0.01, "coupled": 0.01},
+        (Edit(TargetRows._then, "is_moved = before.state is not None", "is_moved = False"),),
+        Trial(sampler="adaptive-p"),
+    ),
+    Mutant(
+        "the state follows the distribution of the root",
+        {"token": 0.01, "block": 0.01, "coupled": 0.01},
+        (Edit(TargetRows._then, "self._read[node]", "self._read[ROOT]"),),
+        Trial(sampler="adaptive-p"),
+    ),
+    Mutant(
+        "the state of the next step is that before the draft",
+        {"token": 0.01, "block": 0.01, "coupled": 0.01},
+        (
+            Edit(
+                TargetRows.prefix_behind,
+                "return self._then(path[-1] if path else ROOT, token)",
+                "found = self._then(path[-1] if path else ROOT, token)\n"
+                "        return found.then(0, self._prefixes[ROOT].state)",
+            ),
+        ),
+        Trial(sampler="adaptive-p"),
     ),
     Mutant(
         "drafted rows in bfloat16",

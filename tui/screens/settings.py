@@ -53,6 +53,11 @@ _RARE = {
     "dry_penalty_last_n": "64",
     "xtc_probability": _MODELS_OWN.format("0 (off)"),
     "xtc_threshold": _MODELS_OWN.format("0.1"),
+    "mirostat": _MODELS_OWN.format("0 (off)"),
+    "mirostat_tau": _MODELS_OWN.format("5"),
+    "mirostat_eta": _MODELS_OWN.format("0.1"),
+    "adaptive_target": "-1 (off)",
+    "adaptive_decay": "0.9",
 }
 SAMPLING_DEFAULTS = {**_USUAL, **_RARE}
 # What `draft` may be without a model.
@@ -62,7 +67,7 @@ _DRAFTERS = {
     **dict.fromkeys(MODEL_FREE, "copies from the text"),
 }
 _INTEGERS = {
-    *("top_k", "penalty_window", "dry_allowed_length", "dry_penalty_last_n"),
+    *("top_k", "penalty_window", "dry_allowed_length", "dry_penalty_last_n", "mirostat"),
     *("max_tokens", "seed", "depth"),
 }
 
