@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 
@@ -15,7 +16,7 @@ from localspec.utils.paths import real_path, write_atomically
 from localspec.utils.similar_names import did_you_mean
 from localspec.utils.toml_file import read_text
 
-_ACTIONS = ("path", "set", "unset")
+_ACTIONS = ("path", "get", "set", "unset")
 _CHECKED: Mapping[str, Callable[[str], tuple[str, str | None]]] = {
     "model": checked_model,
     "draft": checked_drafters,
@@ -26,7 +27,7 @@ _CHECKED: Mapping[str, Callable[[str], tuple[str, str | None]]] = {
 @click.argument("action", required=False, metavar=f"[{'|'.join(_ACTIONS)}]")
 @click.argument("name", required=False, metavar="[SETTING]")
 @click.argument("value", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not a table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not text.")
 def config(*, action: str | None, name: str | None, value: str | None, as_json: bool) -> None:
     """Show the values that options have by default, and where each value is set.
 
@@ -36,6 +37,7 @@ def config(*, action: str | None, name: str | None, value: str | None, as_json: 
     \b
     localspec config                 shows all settings
     localspec config path            prints the file's name
+    localspec config get threads     prints one value; stderr says where it is set
     localspec config set threads 4   writes it into the file
     localspec config unset threads   removes it there
 
@@ -51,25 +53,25 @@ def config(*, action: str | None, name: str | None, value: str | None, as_json: 
             _show(output, as_json=as_json)
         case "path":
             output.data(f"{config_file()}\n")
+        case "get":
+            _show_one("home" if name == "home" else _setting(name), value, output, as_json=as_json)
         case "set" | "unset":
             _change(_setting(name), _new_value(action, value), output)
         case _:
-            raise InvalidValueError(
-                f"there is no action {action!r}; choose {', '.join(_ACTIONS)}, or none to see all"
-            )
+            way_out = f"choose {', '.join(_ACTIONS)}, or none to see all"
+            if action in SETTINGS:
+                way_out = f"localspec config get {action} shows that setting"
+            raise InvalidValueError(f"there is no action {action!r}; {way_out}")
 
 
 def _show(output: Output, *, as_json: bool) -> None:
     settings = Settings()
-    found = {name: settings.find(name) for name in SETTINGS} | {"home": _home()}
+    found = {name: _found(name, settings) for name in (*SETTINGS, "home")}
     if as_json:
-        records = {name: {"value": each.value, "from": each.source} for name, each in found.items()}
+        records = {name: _record(each) for name, each in found.items()}
         output.record({"file": str(settings.file), "settings": records})
         return
-    rows = [
-        (name, str(SETTINGS[name].default if each.value is None else each.value), each.source)
-        for name, each in found.items()
-    ]
+    rows = [(name, _shown(name, each), each.source) for name, each in found.items()]
     output.data(table_text(("setting", "value", "from"), rows))
     output.note(
         f"the file is {settings.file}; localspec config set NAME VALUE changes it; a variable "
@@ -77,8 +79,30 @@ def _show(output: Output, *, as_json: bool) -> None:
     )
 
 
-def _home() -> Found:
-    """Return the folder of localspec's own files, which only a variable changes."""
+def _show_one(name: str, value: str | None, output: Output, *, as_json: bool) -> None:
+    """Show a value; where it is set goes to stderr, so that a script gets the value alone."""
+    if value is not None:
+        raise InvalidValueError("localspec config get is written as: config get threads")
+    found = _found(name, Settings())
+    if as_json:
+        output.record(_record(found))
+        return
+    output.data(f"{_shown(name, found)}\n")
+    output.note(f"{name}: {found.source}")
+
+
+def _shown(name: str, found: Found) -> str:
+    return str(SETTINGS[name].default if found.value is None else found.value)
+
+
+def _record(found: Found) -> dict[str, Any]:
+    return {"value": found.value, "from": found.source}
+
+
+def _found(name: str, settings: Settings) -> Found:
+    """Return a setting, or the folder of localspec's own files, which only a variable changes."""
+    if name != "home":
+        return settings.find(name)
     source = "LOCALSPEC_HOME" if os.environ.get("LOCALSPEC_HOME") else "default"
     return Found(str(config_file().parent), source)
 
@@ -101,9 +125,8 @@ def _change(name: str, text: str | None, output: Output) -> None:
             "folder that can be written"
         ) from error
     found = variable or Found(value, "default" if value is None else config_file().name)
-    shown = SETTINGS[name].default if found.value is None else found.value
     but = f", but {problem}" if problem else ""
-    output.note(f"{name} is {shown} now ({found.source}){but}")
+    output.note(f"{name} is {_shown(name, found)} now ({found.source}){but}")
 
 
 def _setting(name: str | None) -> str:

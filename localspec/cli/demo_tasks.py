@@ -6,6 +6,7 @@ from localspec.bench import Task, bundled_tasks
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.errors import InvalidValueError
+from localspec.utils.format import counted
 
 # Questions that the bundled pair answers well: it edits scripts of a few lines.
 _BACKUP = """\
@@ -56,11 +57,11 @@ class DemoTask:
 
     @property
     def question(self) -> str:
-        """Return the first line of the prompt, of the last message of a chat."""
+        """Return the first line of the prompt, or of a chat's last message, and how many follow."""
         content = self.prompt.content
         text = content if isinstance(content, str) else content[-1]["content"]
         first, *rest = text.split("\n")
-        return f"{first} ..." if rest else first
+        return f"{first} ... ({counted(len(rest), 'more line')})" if rest else first
 
     def prompt_for(self, engine: Engine) -> Prompt:
         """Return the prompt for this engine: a text as a question, if the model answers."""

@@ -109,7 +109,8 @@ def test_its_own_tasks_and_the_table(demo: Run, folder: Path) -> None:
     assert " ".join(header.split()) == "task plain tok/s localspec tok/s ratio identical text"
     assert [row.split()[0] for row in rows] == ["edit", "code", "sampled"]
     assert all(re.search(r"\d\.\d\d x +yes, \d+ tokens$", row) for row in rows)
-    assert "edit at temperature 0: Make this script stop at the first error: ..." in done.err
+    edit = "edit at temperature 0: Make this script stop at the first error: ... (12 more lines)\n"
+    assert edit in done.err
     assert "sampled at temperature 0.8" in done.err
 
 
@@ -119,7 +120,7 @@ def test_a_prompt_is_a_question_where_the_model_answers(prefers_chat: bool) -> N
     (task,) = demo_tasks("What is a pipe?\nIn a line.", None, 0.3)
     question = [{"role": "user", "content": "What is a pipe?\nIn a line."}]
     assert task.prompt_for(engine) == (question if prefers_chat else question[0]["content"])
-    assert task.heading == "prompt at temperature 0.3: What is a pipe? ..."
+    assert task.heading == "prompt at temperature 0.3: What is a pipe? ... (1 more line)"
     # Raw texts of a set are continued by every model.
     (task,) = demo_tasks(None, "code", None)
     assert isinstance(task.prompt_for(engine), str) and task.temperature == 0

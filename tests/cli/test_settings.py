@@ -1,5 +1,6 @@
 """Settings: an option, a variable, config.toml, a default; and `localspec config`."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -329,7 +330,11 @@ def test_the_error_says_where_a_missing_model_was_set(
         (("set", "threads"), "config set threads 4"),
         (("unset",), "no setting is named; choose model, draft"),
         (("unset", "threads", "4"), "config unset threads"),
-        (("show",), "there is no action 'show'; choose path, set, unset"),
+        (("get",), "no setting is named; choose model, draft"),
+        (("get", "thread"), "there is no setting 'thread'; did you mean threads?"),
+        (("get", "threads", "4"), "is written as: config get threads"),
+        (("show",), "there is no action 'show'; choose path, get, set, unset"),
+        (("threads", "4"), "there is no action 'threads'; localspec config get threads shows"),
     ],
 )
 def test_config_refuses(cli: Run, file: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -337,6 +342,21 @@ def test_config_refuses(cli: Run, file: Path, arguments: tuple[str, ...], said: 
     assert done.code == 2
     assert said in done.err
     assert not file.exists()
+
+
+def test_one_value_is_shown_alone_and_where_it_is_set(
+    cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = cli("config", "get", "threads")
+    default = SETTINGS["threads"].default
+    assert (done.code, done.out, done.err) == (0, f"{default}\n", "localspec: threads: default\n")
+    file.write_text("threads = 4\n")
+    done = cli("config", "get", "threads")
+    assert (done.code, done.out, done.err) == (0, "4\n", "localspec: threads: config.toml\n")
+    monkeypatch.setenv("LOCALSPEC_THREADS", "3")
+    done = cli("config", "get", "threads", "--json")
+    assert json.loads(done.out) == {"value": 3, "from": "LOCALSPEC_THREADS"}
+    assert cli("config", "get", "home").out == f"{file.parent}\n"
 
 
 def test_one_of_several_wrong_keys_can_be_set(cli: Run, file: Path) -> None:
