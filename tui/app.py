@@ -26,6 +26,7 @@ from localspec_tui.copier import Copier
 from localspec_tui.encoding_filter import EncodingFilter
 from localspec_tui.engine_events import ModelReady, QuestionAsked
 from localspec_tui.engine_thread import EngineThread
+from localspec_tui.job_control import is_job_of_shell
 from localspec_tui.labels import model_label
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.log_lines import LogLines
@@ -78,6 +79,9 @@ class ChatApp(App[None]):
             priority=True,
         ),
         Binding("ctrl+q", "quit", "Quit", show=False, priority=True),
+        Binding(
+            "ctrl+z", "suspend_process", "Suspend", tooltip="until fg in the shell", show=False
+        ),
     ]
 
     def __init__(
@@ -120,6 +124,8 @@ class ChatApp(App[None]):
         elif self._launch_options.is_terminal_light:
             self._is_theme_guessed, self.theme = True, _LIGHT_THEME
         self.theme_changed_signal.subscribe(self, self._remember_theme)
+        # Otherwise only what changes is drawn on the screen that the shell had.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.log_lines.attach()
         exit_with_terminal(self)
         self.call_after_refresh(self._open_session)
@@ -256,6 +262,10 @@ class ChatApp(App[None]):
             self.exit()
         self._ctrl_c_pressed = monotonic()
         self.notify("ctrl+c again quits", timeout=_QUIT_INTERVAL)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether the key of an action works: nobody could continue what no shell has begun."""
+        return action != "suspend_process" or is_job_of_shell()
 
     @property
     def _selected_text(self) -> str | None:

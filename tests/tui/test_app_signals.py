@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from fakes.chat_terminal import ChatTerminal
 from fakes.pilot import running_chat
 from fakes.scripted import Script
 
+from localspec_tui import app
 from localspec_tui.archive import Archive
 from localspec_tui.screens import chat
 
@@ -139,6 +141,51 @@ def test_a_terminal_that_reads_again_shows_all(tmp_path: Path) -> None:
         chat.wait_for(lambda: b"At last." in chat.shown[before:])
         chat.type("\x04")
         assert chat.wait_ended() == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGTSTP")
+def test_a_suspended_chat_is_drawn_whole_again(tmp_path: Path) -> None:
+    with ChatTerminal(tmp_path, answers=["Here it is."]) as chat:
+        child = psutil.Process(chat.process.pid)
+        chat.type("where?\r")
+        chat.wait_for(lambda: [turn.stop_reason for turn in chat.turns[1:]] == ["eos"])
+        # No shell could continue it.
+        chat.type("\x1astill")
+        chat.wait_for(lambda: b"still" in chat.shown)
+        chat.process.send_signal(signal.SIGTSTP)
+        chat.wait_for(lambda: child.status() == psutil.STATUS_STOPPED)
+        before = len(chat.shown)
+        chat.process.send_signal(signal.SIGCONT)
+        chat.wait_for(lambda: b"where?" in chat.shown[before:] and b"Here" in chat.shown[before:])
+        chat.type("\x15\x04")
+        assert chat.wait_ended() == 0
+
+
+def test_ctrl_z_suspends_where_there_is_nothing_to_undo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suspended: list[str] = []
+
+    async def body() -> None:
+        async with running_chat(Script(["Fine."]), tmp_path) as chat:
+            composer = chat.screen.composer
+            monkeypatch.setattr(
+                chat.app, "action_suspend_process", lambda: suspended.append(composer.text)
+            )
+            await chat.press(*"word", "ctrl+z")
+            assert composer.text == "" and not suspended
+            # What was undone can be had again.
+            await chat.press("ctrl+z")
+            assert not suspended
+            composer.load_text("")
+            await chat.press("ctrl+z")
+            assert suspended == [""]
+            monkeypatch.setattr(app, "is_job_of_shell", lambda: False)
+            await chat.press("ctrl+z")
+            assert suspended == [""]
+
+    monkeypatch.setattr(app, "is_job_of_shell", lambda: True)
+    asyncio.run(body())
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such terminals")

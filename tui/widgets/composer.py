@@ -75,6 +75,9 @@ class Composer(TextArea, OrderedKeys):
         Binding("ctrl+x", "cut", "Cut", tooltip="then ctrl+e opens your editor", show=False),
         Binding("f4", "editor", "Editor", tooltip="edit the text in $EDITOR", show=False),
         Binding("ctrl+d", "delete_or_quit", "Quit", tooltip="in an empty box", show=False),
+        Binding(
+            "ctrl+z", "undo_or_suspend", "Undo", tooltip="in an empty box, suspend", show=False
+        ),
     ]
 
     @dataclass
@@ -328,6 +331,13 @@ class Composer(TextArea, OrderedKeys):
     def _skip_unless_scrollable(self) -> None:
         if not self.max_scroll_y:
             raise SkipAction
+
+    async def action_undo_or_suspend(self) -> None:
+        """Undo the last change; where nothing was written, suspend the chat, as in a shell."""
+        if self.text or self.history.undo_stack or self.history.redo_stack:
+            self.undo()
+        else:
+            await self.app.run_action("suspend_process")
 
     def action_leave(self) -> None:
         """Go to the messages above."""
