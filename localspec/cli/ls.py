@@ -75,7 +75,7 @@ def _cells(each: InventoryEntry) -> tuple[str, ...]:
         each.name,
         format_bytes(each.stored.size),
         each.stored.names.quant or "-",
-        ago(each.stored.last_used),
+        "-" if each.last_use is None else ago(each.last_use),
         ", ".join(drafters) or (f"{each.kind} drafter of its target" if each.kind else "-"),
     )
 
@@ -88,7 +88,7 @@ def _record(each: InventoryEntry) -> dict[str, Any]:
         "quant": stored.names.quant,
         "files": [str(file) for file in stored.files],
         "size": stored.size,
-        "last_use": stored.last_used,
+        "last_use": each.last_use,
         "drafters": each.drafters,
         "kind": each.kind,
     }

@@ -5,7 +5,7 @@ revision is a folder of `snapshots` with links to them (copies, where the system
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -39,7 +39,7 @@ class StoredModel:
     name: the name by which `locate` finds it. repository: its repository; None for a model that is
     not in the Hub's cache. names: the paths of its files in the repository. files: the same files
     on this disk; the first is the one to load. blobs: the files with their contents, of every
-    revision on disk. last_used: when it was last read or written, in seconds since 1970.
+    revision on disk.
     """
 
     name: str
@@ -47,7 +47,6 @@ class StoredModel:
     names: ModelFiles
     files: tuple[Path, ...]
     blobs: frozenset[Path]
-    last_used: float
 
     @property
     def size(self) -> int:
@@ -224,7 +223,7 @@ def _stored(name: Repository, snapshot: Path, names: ModelFiles) -> StoredModel:
     ]
     blobs = frozenset(blob_of(entry) for entry in entries)
     files = tuple(snapshot / file for file in names.paths)
-    return StoredModel(str(name), name.id, names, files, blobs, _last_use(blobs))
+    return StoredModel(str(name), name.id, names, files, blobs)
 
 
 def local_model(path: Path, name: str) -> StoredModel:
@@ -235,16 +234,7 @@ def local_model(path: Path, name: str) -> StoredModel:
 
 def stored_model(name: str, names: ModelFiles, files: Sequence[Path]) -> StoredModel:
     """Return a model that is not in the Hub's cache. names, files: as StoredModel has them."""
-    return StoredModel(name, None, names, tuple(files), frozenset(files), _last_use(files))
-
-
-def _last_use(blobs: Iterable[Path]) -> float:
-    times = [0.0]
-    for blob in blobs:
-        with suppress(OSError):
-            status = blob.stat()
-            times += [status.st_atime, status.st_mtime]
-    return max(times)
+    return StoredModel(name, None, names, tuple(files), frozenset(files))
 
 
 def _model_paths(snapshot: Path) -> list[str]:

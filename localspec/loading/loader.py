@@ -33,6 +33,7 @@ from localspec.loading.threads import ThreadWatch, fit_threads, thread_watch
 from localspec.sampling.recommended import left_out
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.busy_cores import BUSY, BusyCores
+from localspec.utils.last_use import note_use
 from localspec.utils.progress import report_progress
 
 _NO_ROOM = (
@@ -279,6 +280,8 @@ def _load(
         digits = _digits(target, facts.header, drafter_set, runtime)
         notes = _target_notes(config, planned, target, ran_out)
         undo.pop_all()
+    for model in {weights, *(each.model for each in drafters.drafters if each.model)}:
+        note_use(model.path)
     return LoadedModels(
         target,
         facts.header.without_vocabulary(),

@@ -16,6 +16,7 @@ from localspec.models.own_drafters import own_drafters
 from localspec.models.pair_finder import DrafterFinder
 from localspec.models.summaries import ModelSummary, summary_of
 from localspec.models.trained_drafters import all_trained
+from localspec.utils.last_use import last_use
 from localspec.utils.paths import real_path
 
 
@@ -32,6 +33,11 @@ class InventoryEntry:
     stored: StoredModel
     drafters: tuple[str, ...]
     kind: str | None = None
+
+    @property
+    def last_use(self) -> float | None:
+        """When localspec loaded it last, in seconds since 1970; None where that is not known."""
+        return last_use(self.stored.blobs)
 
 
 def model_inventory() -> list[InventoryEntry]:

@@ -1,8 +1,6 @@
 """Summaries of models on disk: what decides who can draft for whom, read once and then cached."""
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -60,8 +58,7 @@ def summary_of(files: Sequence[Path]) -> ModelSummary | None:
         return None
     if known := stored(cached, lambda record: (_from_record(files[0], record),)):
         return known[0]
-    with _times_restored(files):
-        summary = _read(files)
+    summary = _read(files)
     try_to_store(cached, summary and _record(summary))
     return summary
 
@@ -83,8 +80,7 @@ class StoredVocabulary:
 
     @cached_property
     def _header_vocabulary(self) -> HeaderVocabulary:
-        with _times_restored([self._file]):
-            return HeaderVocabulary(read_header(self._file))
+        return HeaderVocabulary(read_header(self._file))
 
 
 def _record(summary: ModelSummary) -> dict[str, Any]:
@@ -122,15 +118,3 @@ def _read(files: Sequence[Path]) -> ModelSummary | None:
     vocabulary = VocabularySummary(**{name: getattr(found, name) for name in names})
     facts = Facts(tuple(files), header, [*header.tensors, *others])
     return ModelSummary(files[0], facts.parameters, vocabulary, facts.has_mtp, facts.name)
-
-
-@contextmanager
-def _times_restored(files: Sequence[Path]) -> Iterator[None]:
-    """Restore access times after reading: `localspec ls` shows when a model was used last."""
-    before = [file.stat() for file in files]
-    try:
-        yield
-    finally:
-        for file, status in zip(files, before, strict=True):
-            with suppress(OSError):
-                os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))

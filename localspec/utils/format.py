@@ -69,7 +69,7 @@ def without_folder(line: str) -> str:
 
 def ago(moment: float) -> str:
     """Return "3 weeks ago" and the like for a time in seconds since 1970."""
-    passed = time.time() - moment
+    passed = max(0.0, time.time() - moment)
     for unit, name in _AGES:
         if number := int(passed // unit):
             return f"{counted(number, name)} ago"

@@ -198,14 +198,6 @@ def test_what_begins_so_and_is_not_unique_is_told(disk: HubDisk) -> None:
             locate(f"{REPO}:{asked}")
 
 
-def test_last_use_is_the_newest_time_of_the_bytes(disk: HubDisk) -> None:
-    snapshot = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
-    os.utime(snapshot / "tiny-Q8_0.gguf", (2_000, 1_000))
-    assert store.models_of(REPO)[0].last_used == 2_000
-    os.utime(snapshot / "tiny-Q8_0.gguf", (2_000, 3_000))
-    assert store.models_of(REPO)[0].last_used == 3_000
-
-
 def test_a_broken_cache_is_read_as_far_as_it_goes(disk: HubDisk) -> None:
     snapshot = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight", "lost-Q4_0.gguf": b"four"})
     (snapshot / "lost-Q4_0.gguf").resolve().unlink()

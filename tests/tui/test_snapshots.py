@@ -72,7 +72,7 @@ def on_disk(folder: Path) -> Iterator[InventoryEntry]:
     for name, size in (("qwen3-8b", 5_030_000), ("Qwen/Qwen3-0.6B-GGUF:Q8_0", 639_000)):
         file = folder / f"{name.replace('/', '-')}.gguf"
         file.write_bytes(bytes(size))
-        stored = StoredModel(name, "r", ModelFiles((file.name,)), (file,), frozenset([file]), 0.0)
+        stored = StoredModel(name, "r", ModelFiles((file.name,)), (file,), frozenset([file]))
         yield InventoryEntry(name, stored, ())
 
 
