@@ -1,12 +1,14 @@
-"""Foreign options: llama.cpp's short ones, for whoever types them by habit.
+"""Foreign options and commands: those of Ollama and llama.cpp, for whoever types them by habit.
 
-Most have several letters behind one hyphen. Taken for options of one letter, they would mean
-something else: -md a model named d, -ngl so many tokens as "gl".
+Many of llama.cpp's have several letters behind one hyphen. Taken for options of one letter, they
+would mean something else: -md a model named d, -ngl so many tokens as "gl".
 """
 
 from collections.abc import Sequence
 
 import click
+
+from localspec.utils.similar_names import did_you_mean
 
 _NAMES_HERE = {
     "-c": "--ctx",
@@ -19,18 +21,70 @@ _NAMES_HERE = {
     "-dev": "--device",
     "-devd": "--draft-device",
     "-fa": "--flash-attn",
+    "-hf": "--model",
     "-md": "--draft",
+    "-mg": "--device",
     "-ngl": "--gpu-layers",
     "-ngld": "--draft-gpu-layers",
     "-np": "--parallel",
+    "-r": "--stop",
     "-s": "--seed",
     "-sm": "--split-mode",
     "-sys": "--system",
     "-t": "--threads",
     "-ts": "--tensor-split",
     "-ub": "--ubatch",
+    "--cache-type-k": "--kv-type",
+    "--cache-type-v": "--kv-type",
+    "--draft-max": "--depth",
+    "--draft-n": "--depth",
+    "--format": "--schema",
+    "--gpu-layers-draft": "--draft-gpu-layers",
+    "--hf-repo": "--model",
+    "--json-schema": "--schema",
+    "--main-gpu": "--device",
+    "--mlock": "--load-mode",
+    "--model-draft": "--draft",
+    "--n-cpu-moe": "--cpu-moe",
+    "--n-gpu-layers": "--gpu-layers",
+    "--no-mmap": "--load-mode",
+    "--reasoning": "--think",
+    "--reverse-prompt": "--stop",
+    "--spec-draft-n-max": "--depth",
+    "--verbose": "--stats",
 }
-_PROMPTS = ("-p", "-f")
+_PROMPT = "the prompt is an argument in quotes, or stdin"
+_CHAT = "localspec chat is for conversations"
+_IN_WORDS = {
+    "-cnv": _CHAT,
+    "-f": _PROMPT,
+    "-i": _CHAT,
+    "-p": _PROMPT,
+    "--conversation": _CHAT,
+    "--file": _PROMPT,
+    "--interactive": _CHAT,
+    "--prompt": _PROMPT,
+}
+_NONE_STAYS = "a model is loaded while a command runs; Ctrl-C ends localspec serve"
+_PAIRS = "-m takes a model's file as it is, and models.toml lists pairs of your own"
+_COMMANDS = {
+    "complete": "did you mean generate?",
+    "cp": _PAIRS,
+    "create": _PAIRS,
+    "delete": "did you mean rm?",
+    "download": "did you mean pull?",
+    "info": "did you mean show?",
+    "ps": _NONE_STAYS,
+    "remove": "did you mean rm?",
+    "search": "localspec ls --all lists the models that are known",
+    "stop": _NONE_STAYS,
+    "version": "did you mean --version?",
+}
+
+
+def command_here(name: str) -> str:
+    """Return what another program's command is here, as a hint; empty if that is unknown."""
+    return _COMMANDS.get(name, "")
 
 
 def refuse_foreign_options(ctx: click.Context, words: Sequence[str]) -> None:
@@ -38,20 +92,27 @@ def refuse_foreign_options(ctx: click.Context, words: Sequence[str]) -> None:
     for word in words:
         if word == "--":
             return
-        if len(word) > 2 and word in _NAMES_HERE:
+        is_short = len(word) > 2 and not word.startswith("--")
+        if is_short and (word in _NAMES_HERE or word in _IN_WORDS):
             raise click.NoSuchOption(word, ctx=ctx)
 
 
 def name_here(ctx: click.Context, option: str) -> str:
-    """Return what a short option may have meant, as a hint; empty if that is unknown."""
+    """Return what an unknown option may have meant, as a hint; empty if that is unknown."""
+    parameters = ctx.command.get_params(ctx)
+    known = [name for each in parameters for name in each.opts if name.startswith("-")]
+    name, is_long = _NAMES_HERE.get(option), option.startswith("--")
+    if name in known:
+        return f"did you mean {name}?"
+    takes_prompt = any(each.name == "prompt" for each in parameters)
+    if takes_prompt and option in _IN_WORDS:
+        return _IN_WORDS[option]
+    if is_long and (similar := did_you_mean(option, known)):
+        return similar
     if isinstance(ctx.command, click.Group):
         return "options follow a command: localspec generate -m MODEL PROMPT"
-    parameters = ctx.command.get_params(ctx)
-    name = _NAMES_HERE.get(option)
-    if name and any(name in each.opts for each in parameters):
-        return f"did you mean {name}?"
-    if not any(each.name == "prompt" for each in parameters):
-        return ""
-    if option in _PROMPTS:
-        return "the prompt is an argument in quotes, or stdin"
-    return "-- stands before a prompt that begins with a hyphen"
+    return (
+        "-- stands before a prompt that begins with a hyphen"
+        if takes_prompt and not is_long
+        else ""
+    )

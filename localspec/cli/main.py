@@ -12,7 +12,7 @@ import click
 
 from localspec import __version__
 from localspec.cli.aliases import ALIASES, RUN_HELP, WORDS, without_alias
-from localspec.cli.foreign_options import name_here, refuse_foreign_options
+from localspec.cli.foreign_options import command_here, name_here, refuse_foreign_options
 from localspec.cli.output import (
     ReaderGone,
     abandon_stdout,
@@ -104,7 +104,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            hint = did_you_mean(name, [*_COMMANDS, *ALIASES])
+            hint = command_here(name) or did_you_mean(name, [*_COMMANDS, *ALIASES])
             ctx.fail(f"No such command {name!r}" + (f"; {hint}" if hint else ""))
         # Help must be there also where the settings cannot be read.
         if name in _COMMANDS and not {"-h", "--help"} & {*args}:
@@ -217,10 +217,7 @@ def _usage_hint(error: click.UsageError) -> str:
     if error.ctx is None:
         return ""
     if isinstance(error, click.NoSuchOption):
-        if not error.option_name.startswith("--"):
-            return name_here(error.ctx, error.option_name)
-        parameters = error.ctx.command.get_params(error.ctx)
-        return did_you_mean(error.option_name, [name for each in parameters for name in each.opts])
+        return name_here(error.ctx, error.option_name)
     if error.message.startswith("Got unexpected extra"):
         return _WORD_TOO_MANY.get(error.ctx.info_name or "", "")
     return ""
