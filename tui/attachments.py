@@ -5,10 +5,12 @@ A file is named `@notes.txt`, `@~/notes.txt` or `@"my notes.txt"`, but not betwe
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from localspec.errors import InvalidValueError
 from localspec.utils.format import printable
+from localspec.utils.similar_names import similar_names
 from localspec.utils.text_file import SAVE_IT, decode_text, undecodable
 
 MAX_BYTES = 256 * 1024
@@ -22,6 +24,8 @@ _CODE_OR_WORD = re.compile(
 _AFTER_WORDS = ".,;:!?)]}"
 _GAP = re.compile(r"[ \t]*\n+|[ \t]+")
 _FENCES = re.compile(r"`{3,}")
+# A shorter word is like too many names. In letters.
+_LEAST_SIMILAR = 4
 # A code block with a name above it.
 _NAMED_BLOCK = re.compile(r"^(?P<name>[^\n]+):\n(?P<fence>`{3,})\w*\n.*?\n(?P=fence)$", re.M | re.S)
 # A word after @ that is meant as a file, unlike the name of a person or a decorator.
@@ -74,14 +78,39 @@ def detach_files(text: str, folder: Path) -> str:
 def missing_file(text: str, folder: Path) -> str | None:
     """Return the first word after @ that is meant as a file and is none; None without such a word.
 
-    folder: base of relative paths.
+    A word that is almost the name of a file there is meant as that. folder: base of relative paths.
     """
-    for match in _CODE_OR_WORD.finditer(text):
-        name = match["double"] or match["single"] or (match["bare"] or "").rstrip(_AFTER_WORDS)
-        is_file_name = not match["bare"] or _FILE_NAME.fullmatch(name)
-        if name and is_file_name and not _existing_path(match, folder):
+    for name, is_file_name in _missing(text, folder):
+        if is_file_name or similar_file(name, folder):
             return name
     return None
+
+
+def unattached_word(text: str, folder: Path) -> str | None:
+    """Return the first word after @ that no file has as its name; None in a text of several lines.
+
+    Those are mostly code, whose decorators look the same.
+    """
+    return None if "\n" in text else next((name for name, _ in _missing(text, folder)), None)
+
+
+def similar_file(name: str, folder: Path) -> str | None:
+    """Return the file or folder that a misspelt name may mean, as a name in the same folder."""
+    parent, word = os.path.split(name)
+    try:
+        names = os.listdir(_path(parent, folder))
+    except (OSError, ValueError):
+        return None
+    found = similar_names(word, names) if len(word) >= _LEAST_SIMILAR else []
+    return found[0] if found else None
+
+
+def _missing(text: str, folder: Path) -> Iterator[tuple[str, bool]]:
+    """Yield words after @ that are no existing paths, and whether each is written as a path."""
+    for match in _CODE_OR_WORD.finditer(text):
+        name = match["double"] or match["single"] or (match["bare"] or "").rstrip(_AFTER_WORDS)
+        if name and not _existing_path(match, folder):
+            yield name, not match["bare"] or bool(_FILE_NAME.fullmatch(name))
 
 
 def complete_path(prefix: str, folder: Path) -> list[str]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from localspec.utils.format import printable
-from localspec_tui.attachments import complete_path, missing_file
+from localspec_tui.attachments import complete_path, missing_file, similar_file, unattached_word
 from localspec_tui.slash_commands import complete_command, is_command
 
 
@@ -23,5 +23,17 @@ def objection(text: str) -> str | None:
     missing = None if is_command(text) else missing_file(text, Path.cwd())
     if missing is None:
         return None
-    folder = "" if missing.startswith(("/", "~")) else f" in {printable(str(Path.cwd()))}"
-    return f"there is no file {printable(missing)}{folder}; correct the name"
+    similar = similar_file(missing, Path.cwd())
+    but = f", but {printable(similar)}" if similar else ""
+    return f"{_no_file(missing)}{but}; correct the name"
+
+
+def remark(text: str) -> str | None:
+    """Return which word after @ attaches nothing to a message that is sent, in a line, or None."""
+    word = unattached_word(text, Path.cwd())
+    return word and f"{_no_file(word)}; @{printable(word)} is sent as a word"
+
+
+def _no_file(name: str) -> str:
+    folder = "" if name.startswith(("/", "~")) else f" in {printable(str(Path.cwd()))}"
+    return f"there is no file {printable(name)}{folder}"

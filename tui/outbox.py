@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from localspec.errors import InvalidValueError
 from localspec_tui.attachments import attach_files
+from localspec_tui.completion import remark
 from localspec_tui.slash_commands import as_message
 
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ class Outbox:
         except InvalidValueError as error:
             self.refuse(str(error))
             return
+        if line := remark(text):
+            self._screen.view.note(line)
         if edited is None:
             engine_thread.send(message)
         else:

@@ -12,6 +12,8 @@ from localspec_tui.attachments import (
     complete_path,
     detach_files,
     missing_file,
+    similar_file,
+    unattached_word,
 )
 
 
@@ -198,6 +200,9 @@ def test_every_completed_file_can_be_attached(folder: Path) -> None:
         ("Read (@src/gone)", "src/gone"),
         ('Read @"my gone notes"', "my gone notes"),
         ("@main.py and @~/gone.md.", "~/gone.md"),
+        ("Read @main", "main"),
+        ("Read @mian.py", "mian.py"),
+        ("Read @src/deeep", "src/deeep"),
         ("Read @main.py", None),
         ("Ask @alice.", None),
         ("@property and `@nothere.txt`", None),
@@ -207,3 +212,35 @@ def test_every_completed_file_can_be_attached(folder: Path) -> None:
 )
 def test_a_file_that_is_missing(folder: Path, text: str, missing: str | None) -> None:
     assert missing_file(text, folder) == missing
+
+
+@pytest.mark.parametrize(
+    ("name", "similar"),
+    [
+        ("mian.py", "main.py"),
+        ("main", "main.py"),
+        ("src/deeep.md", "deep.md"),
+        ("alice", None),
+        ("mai", None),
+        ("gone/main.py", None),
+        ("nul\0byte/main.py", None),
+    ],
+)
+def test_a_misspelt_name_is_like_that_of_a_file(
+    folder: Path, name: str, similar: str | None
+) -> None:
+    assert similar_file(name, folder) == similar
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("Ask @alice, then @bob.", "alice"),
+        ("Read @main.py", None),
+        ("`@alice`", None),
+        ("me@example.com", None),
+        ("@property\ndef area(self): ...", None),
+    ],
+)
+def test_a_word_that_attaches_nothing(folder: Path, text: str, word: str | None) -> None:
+    assert unattached_word(text, folder) == word

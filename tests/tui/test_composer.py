@@ -331,6 +331,28 @@ def test_a_file_that_is_missing_is_said_before_the_message_is_sent(
     asyncio.run(body())
 
 
+def test_a_word_that_attaches_nothing_is_said_and_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Makefile").write_text("all:")
+
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path, size=(120, 24)) as chat:
+            await chat.ask("Ask @nobody")
+            assert chat.notes[-1] == (
+                f"there is no file nobody in {tmp_path}; @nobody is sent as a word"
+            )
+            assert chat.contents[0] == "Ask @nobody"
+            await chat.ask("Read @Makefil")
+            assert chat.notes[-1].startswith(
+                f"there is no file Makefil in {tmp_path}, but Makefile; correct the name, or press"
+            )
+            assert len(chat.contents) == 2
+
+    asyncio.run(body())
+
+
 def test_an_unknown_command_names_the_nearest_and_stays_in_the_box(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path, size=(120, 24)) as chat:

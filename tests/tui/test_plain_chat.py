@@ -135,22 +135,21 @@ def test_models_and_drafters_are_switched(chat: Chat) -> None:
 def test_what_is_no_command_or_no_file_is_one_line(chat: Chat, tmp_path: Path) -> None:
     there = tmp_path / "there.md"
     there.touch()
-    typed = (
-        f"/nw\n/edit x\n/save x.md\n@gone.txt\nhi\n/edit\n/save\n/save {there}\n/help\n/bye\nno\n"
-    )
+    typed = f"/nw\n/edit x\n/save x.md\n@gone.txt\nhi @nobody\n/edit\n/save\n/save {there}\n/help\n/bye\nno\n"
     done = chat(Script(), typed)
     for line in (
         "there is no command /nw; did you mean /new?",
         "there is no message yet",
         "there is nothing to save yet",
         "there is no file gone.txt in ",
+        "there is no file nobody in ",
         "/edit: say the new text",
         "/save: name a new file",
         f"{there} is there already",
     ):
         assert done.notes.count(f"({line}") == 1
     assert "\n/drop-oldest on|off  Drop" in done.notes
-    assert contents(done)[::2] == ["hi"]
+    assert contents(done)[::2] == ["hi @nobody"]
 
 
 def test_conversations_are_listed_and_saved(chat: Chat, tmp_path: Path) -> None:

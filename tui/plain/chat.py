@@ -17,6 +17,7 @@ from localspec.utils.exit_codes import INTERRUPTED, SIGNALLED
 from localspec_tui import notes
 from localspec_tui.archive import Archive
 from localspec_tui.autosave import Autosave
+from localspec_tui.completion import remark
 from localspec_tui.default_options import with_defaults
 from localspec_tui.engine_events import ModelReady
 from localspec_tui.engine_thread import EngineThread
@@ -186,6 +187,8 @@ class PlainChat:
                 self._commands.run(typed.text)
             elif typed.text.strip():
                 self.engine_thread.send(message_of(typed.text))
+                if line := remark(typed.text):
+                    self.printer.note(line)
                 self.work()
         except OutputError:
             raise
