@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ from localspec.cli.file_options import chat_template_option, copy_from_option
 from localspec.cli.options import model_options, pop_runtime_options
 from localspec.cli.output import Output
 from localspec.cli.settings import CommandDefaults
-from localspec.errors import InvalidValueError, ModelNotFoundError
+from localspec.errors import InvalidValueError, ModelLoadError, ModelNotFoundError
+from localspec.gguf.reader import read_header
 from localspec.models import registry
-from localspec.models.locate import reference_of
+from localspec.models.locate import locate, reference_of
 from localspec.server.address import Address
 from localspec.server.child import Job
-from localspec.server.client_setup import CLIENTS
+from localspec.server.client_setup import CLIENTS, OWN_TOKENS
 from localspec.server.client_setup import setup as settings_of_client
 from localspec.server.log import show_log
 from localspec.server.supervisor import supervise
@@ -165,12 +167,7 @@ def serve(
     address = Address(host, port, hosts=allow_host, origins=cors, key=_key(api_key_file))
     runtime = pop_runtime_options(options)
     if setup:
-        shown = alias[0] if alias else shown_name(asked)
-        printed = settings_of_client(setup, address.url, shown, key=bool(address.key))
-        output = Output(color=False)
-        output.data(f"{printed}\n")
-        if asked and not alias and (unknown := _unknown(asked)):
-            output.note(f"{unknown} (the settings are right if the server has it)")
+        _print_setup(setup, asked, alias, address, runtime)
         return 0
     show_log(as_json=json_logs)
     request = ServeRequest(
@@ -192,6 +189,23 @@ def serve(
         defaults=_defaults(),
     )
     return supervise(Job("localspec.cli.serving:serve_model", request))
+
+
+def _print_setup(
+    client: str,
+    asked: str | None,
+    alias: tuple[str, ...],
+    address: Address,
+    runtime: Mapping[str, Any],
+) -> None:
+    output = Output(color=False)
+    shown = alias[0] if alias else shown_name(asked)
+    printed = settings_of_client(client, address.url, shown, key=bool(address.key))
+    output.data(f"{printed}\n")
+    if too_long := _too_long_for(client, asked, runtime):
+        output.note(too_long)
+    if asked and not alias and (unknown := _unknown(asked)):
+        output.note(f"{unknown} (the settings are right if the server has it)")
 
 
 def _defaults() -> CommandDefaults | None:
@@ -221,6 +235,21 @@ def _unknown(name: str) -> str:
     except ModelNotFoundError as error:
         return str(error)
     return ""
+
+
+def _too_long_for(client: str, asked: str | None, runtime: Mapping[str, Any]) -> str:
+    """Return why a client's own words do not fit into the context; empty where they may."""
+    own, context = OWN_TOKENS.get(client, 0), runtime["context"]
+    if context is None and not {runtime["rope_scaling"], runtime["rope_scale"]} - {None}:
+        with suppress(ModelNotFoundError, ModelLoadError):
+            file = locate(asked) if asked else registry.bundled().target
+            context = read_header(file).context_length
+    if context is None or context >= own:
+        return ""
+    return (
+        f"{client} sends some {own:,} tokens of its own: a context of {context:,} is too small for "
+        f"it, {'give a larger --ctx' if runtime['context'] else 'serve another model'}"
+    )
 
 
 def shown_name(asked: str | None) -> str:

@@ -23,7 +23,7 @@ from localspec.models.pair_finder import pair_of
 from localspec.sampling.params import SamplingParams
 from localspec.server.catalog import ANY, ServedModel
 from localspec.server.child import StatusReporter
-from localspec.server.client_setup import CLIENTS, claude_code_variables, key_shown
+from localspec.server.client_setup import CLIENTS, OWN_TOKENS, claude_code_variables, key_shown
 from localspec.server.kept_states import KeptStates
 from localspec.server.log import show_log
 from localspec.server.run import listen, serve
@@ -136,6 +136,8 @@ def _greeting(service: Service, asked: ServeRequest) -> list[str]:
     claude = claude_code_variables(url, name, key)
     texts = f"{len(pool.slots)} texts at once, {engine.context} tokens each"
     reproducible = reproducible_fact(engine, _settings(asked))
+    least = min(OWN_TOKENS.values())
+    too_small = f"agents ({', '.join(OWN_TOKENS)}) send {least:,} tokens and more of their own"
     return [
         join_facts([name, f"draft: {draft}", texts, reproducible]),
         f"serving at {url}/v1 (OpenAI) and {url} (Anthropic, Ollama); Ctrl-C ends it",
@@ -144,6 +146,7 @@ def _greeting(service: Service, asked: ServeRequest) -> list[str]:
         f"Claude Code: {' '.join(f'{k}={shlex.quote(v)}' for k, v in claude.items())} claude",
         *_others(asked),
         f"settings of other clients: {asked.setup_command} --setup {'|'.join(CLIENTS)}",
+        *([f"{too_small}: {engine.context:,} are too few"] if engine.context < least else []),
         *engine.notes,
         *([pool.note] if pool.note else []),
     ]

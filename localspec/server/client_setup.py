@@ -4,6 +4,8 @@ import json
 import shlex
 from collections.abc import Callable
 
+# Tokens that an agent sends before the user has said anything: its instructions and its tools.
+OWN_TOKENS = {"claude-code": 20_000, "codex": 10_000, "opencode": 10_000}
 _ANY_KEY = "none"
 Setup = Callable[[str, str, str], str]
 
@@ -47,15 +49,16 @@ def claude_code_variables(url: str, name: str, key: str) -> dict[str, str]:
 
 def _claude_code(url: str, name: str, key: str) -> str:
     return f"""\
-# its instructions and tools take some 20,000 tokens: start the server with --ctx 32768 or more
+# its instructions and tools take some {OWN_TOKENS["claude-code"]:,} tokens: start the server with
+# --ctx 32768 or more
 {_exports(**claude_code_variables(url, name, key), CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1")}
 claude"""
 
 
 def _codex(url: str, name: str, key: str) -> str:
     return f"""\
-# ~/.codex/config.toml; its instructions and tools take some 10,000 tokens: start the server with
-# --ctx 32768 or more
+# ~/.codex/config.toml; its instructions and tools take some {OWN_TOKENS["codex"]:,} tokens: start
+# the server with --ctx 32768 or more
 model = {json.dumps(name)}
 model_provider = "localspec"
 

@@ -91,6 +91,17 @@ def test_what_is_said_at_the_start(served: Served) -> None:
     (claude,) = [line for line in served.lines if "Claude Code: " in line]
     assert f"ANTHROPIC_BASE_URL={served.url}" in claude
     assert f"ANTHROPIC_DEFAULT_HAIKU_MODEL={NAME}" in claude
+    (agents,) = [line for line in served.lines if "agents (claude-code, codex" in line]
+    assert agents.endswith("send 10,000 tokens and more of their own: 1,024 are too few")
+
+
+def test_a_context_that_an_agent_fills_by_itself_is_told() -> None:
+    small = "codex sends some 10,000 tokens of its own: a context of 2,048 is too small for it, "
+    asked = ("serve", "--setup", "codex")
+    assert localspec(*asked).err == f"localspec: {small}serve another model\n"
+    assert localspec(*asked, "--ctx", "2048").err == f"localspec: {small}give a larger --ctx\n"
+    assert localspec(*asked, "--ctx", "32768").err == ""
+    assert localspec("serve", "--setup", "curl").err == ""
 
 
 @pytest.mark.parametrize("client", list(CLIENTS))
