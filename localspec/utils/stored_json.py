@@ -7,7 +7,7 @@ line of the log says so, and the next result replaces it.
 import json
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,6 +68,21 @@ def store_json(file: Path, record: Any) -> None:
 
 
 def try_to_store(file: Path, record: Any) -> None:
-    """The same, where it does not matter much: without the file, the result is found out again."""
-    with suppress(OSError):
+    """The same, where it does not matter much: without the file, the result is found out again.
+
+    That it cannot be kept is said once.
+    """
+    try:
         store_json(file, record)
+    except OSError as error:
+        _say_not_kept(file.parent.parent, error.strerror)
+
+
+@cache
+def _say_not_kept(folder: Path, reason: str | None) -> None:
+    _log.info(
+        "%s cannot be written (%s): what is measured is not kept; LOCALSPEC_HOME names another "
+        "folder",
+        folder,
+        reason,
+    )

@@ -13,7 +13,7 @@ from fakes.damaged_files import raised_by, remove
 from fuzz.caches import KINDS, file_of, past_texts, state
 
 from localspec.utils.paths import cache_file, cache_folder
-from localspec.utils.stored_json import store_json, stored
+from localspec.utils.stored_json import store_json, stored, try_to_store
 
 if sys.platform == "win32":
     pytest.skip("needs named pipes", allow_module_level=True)
@@ -69,3 +69,15 @@ def test_a_missing_file_is_nothing_to_speak_of(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.INFO, "localspec"):
         assert stored(cache_folder("none") / "x.json", parse) is None
     assert not caplog.messages
+
+
+def test_that_nothing_can_be_kept_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    (tmp_path / "cache").touch()
+    with caplog.at_level(logging.INFO, "localspec"):
+        try_to_store(cache_file("costs", [1]), {})
+        try_to_store(cache_file("rates", [1]), {})
+    (line,) = caplog.messages
+    assert line.startswith(f"{tmp_path / 'cache'} cannot be written (")
