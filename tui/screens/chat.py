@@ -9,6 +9,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
+from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.widgets import Input, TextArea
 
@@ -85,6 +86,8 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+end", "scroll_view('scroll_end')", "Last message", show=False),
         Binding("ctrl+l", "panel", "Live panel", tooltip="what drafting does", show=False),
     ]
+    # Widgets draw what is selected in them; Textual would draw the whole screen at each move, too.
+    _select_state = Reactive(None, repaint=False)
 
     def __init__(self) -> None:
         super().__init__()

@@ -78,6 +78,7 @@ class VirtualText(SingleLayout, Generic[Part]):
         self.auto_links = False
         self._caches: dict[int, _LineCache] = {}
         self._throttle = Throttle(self, self.flush)
+        self._selection: Selection | None = None
         # What is looked for, the number of the place that is shown, and where all places are.
         self._pattern: re.Pattern[str] | None = None
         self._shown: int | None = None
@@ -170,6 +171,12 @@ class VirtualText(SingleLayout, Generic[Part]):
         return cache
 
     # For Textual.
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Draw another selection. All selected widgets are told of each move of the mouse."""
+        if selection != self._selection:
+            self._selection = selection
+            self.refresh()
 
     def on_mount(self) -> None:
         self.flush()
