@@ -113,7 +113,7 @@ def test_dry_is_set_as_on_llama_server() -> None:
     assert settings_of(Fields(body), {}, tokens).params({}) == expected
     settings = settings_of(Fields({**body, "dry_base": 0, "dry_sequence_breakers": []}), {}, tokens)
     assert settings.params({}).dry_base == 1.75
-    assert settings.params({}).dry_sequence_breakers == []
+    assert settings.params({}).dry_sequence_breakers == ()
     off = settings_of(Fields({**body, "samplers": ["top_k", "temperature"]}), {}, tokens)
     assert not off.params({}).has_dry
     late = {**body, "samplers": ["top_k", "dry"]}
