@@ -21,7 +21,7 @@ from localspec.models import registry
 from localspec.models.locate import locate
 from localspec.models.pair_finder import pair_of
 from localspec.sampling.params import SamplingParams
-from localspec.server.catalog import ANY, ServedModel
+from localspec.server.catalog import ServedModel
 from localspec.server.child import StatusReporter
 from localspec.server.client_setup import CLIENTS, OWN_TOKENS, claude_code_variables, key_shown
 from localspec.server.kept_states import KeptStates
@@ -59,12 +59,18 @@ def _serve(asked: ServeRequest, reporter: StatusReporter, memory_faults: int) ->
         for line in _greeting(service, asked):
             output.note(line)
 
+    def changed(service: Service) -> None:
+        for line in (_summary(service, asked), *_notes(service)):
+            output.note(line)
+
     try:
         serve(
             [_served(asked, each, load) for each in asked.models],
             asked.address,
             opened,
+            queue_limit=asked.queue_limit,
             unload_after=asked.unload_after,
+            changed=changed,
             ready=ready,
             signalled=reporter.signalled,
             progress=_LoadingNotes(output, asked.address.url),
@@ -83,7 +89,7 @@ def _served(
     pair = pair_of(path)
     known = [shown_name(model), path.stem, *([pair.name] if pair else [])]
     names = [*dict.fromkeys([*asked.aliases, *known])]
-    return ServedModel(names, path, partial(load, model, names))
+    return ServedModel(names, path, partial(load, model, names), asked.runtime["context"])
 
 
 def _loaded(
@@ -111,7 +117,7 @@ def _loaded(
         return Service(
             engine,
             pool,
-            [*names, *ANY],
+            names,
             # A request's order of samplers may be any as long as XTC is off.
             {"depth": asked.depth, "xtc_probability": recommended.xtc_probability},
             thinking_budget=asked.thinking_budget,
@@ -129,26 +135,41 @@ def _settings(asked: ServeRequest) -> GenerationConfig:
 
 def _greeting(service: Service, asked: ServeRequest) -> list[str]:
     """What is said once it answers."""
-    name, url, engine, pool = service.name, asked.address.url, service.engine, service.pool
-    reason = engine.drafter_set.reason
-    draft = (" or ".join(engine.drafter_set.names) or "off") + (f" ({reason})" if reason else "")
+    name, url = service.name, asked.address.url
     key = key_shown(key=bool(asked.address.key))
     claude = claude_code_variables(url, name, key)
-    texts = f"{len(pool.slots)} texts at once, {engine.context} tokens each"
-    reproducible = reproducible_fact(engine, _settings(asked))
-    least = min(OWN_TOKENS.values())
-    too_small = f"agents ({', '.join(OWN_TOKENS)}) send {least:,} tokens and more of their own"
     return [
-        join_facts([name, f"draft: {draft}", texts, reproducible]),
+        _summary(service, asked),
         f"serving at {url}/v1 (OpenAI) and {url} (Anthropic, Ollama); Ctrl-C ends it",
         f"chat in a browser: {url}",
         f"OpenAI clients: OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",
         f"Claude Code: {' '.join(f'{k}={shlex.quote(v)}' for k, v in claude.items())} claude",
         *_others(asked),
         f"settings of other clients: {asked.setup_command} --setup {'|'.join(CLIENTS)}",
-        *([f"{too_small}: {engine.context:,} are too few"] if engine.context < least else []),
+        *_notes(service),
+    ]
+
+
+def _summary(service: Service, asked: ServeRequest) -> str:
+    """The model that is loaded, what drafts for it, and how many texts it has room for."""
+    engine, reason = service.engine, service.engine.drafter_set.reason
+    draft = (" or ".join(engine.drafter_set.names) or "off") + (f" ({reason})" if reason else "")
+    texts = f"{len(service.pool.slots)} texts at once, {engine.context} tokens each"
+    reproducible = reproducible_fact(engine, _settings(asked))
+    return join_facts([service.name, f"draft: {draft}", texts, reproducible])
+
+
+def _notes(service: Service) -> list[str]:
+    """What is to be known of a model that was loaded."""
+    engine, least = service.engine, min(OWN_TOKENS.values())
+    too_small = (
+        f"agents ({', '.join(OWN_TOKENS)}) send {least:,} tokens and more of their own: "
+        f"{engine.context:,} are too few"
+    )
+    return [
+        *([too_small] if engine.context < least else []),
         *engine.notes,
-        *([pool.note] if pool.note else []),
+        *([service.pool.note] if service.pool.note else []),
     ]
 
 

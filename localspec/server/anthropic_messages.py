@@ -42,7 +42,6 @@ _SIGNATURE = "localspec"
 
 def read(body: Fields, service: Service, *, counts_only: bool = False) -> ChatInput:
     """Read a request. counts_only: whether its tokens are counted, and nothing is written."""
-    service.require_model(body.text("model"))
     body.needed("messages")
     if not counts_only:
         body.needed("max_tokens")

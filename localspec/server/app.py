@@ -5,8 +5,9 @@ Requests are read in threads: a large schema takes a second or two to compile.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from time import perf_counter
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -27,20 +28,23 @@ from localspec.server import (
     openai_completions,
     openai_responses,
 )
-from localspec.server.catalog import Catalog
 from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import (
     JsonAnswer,
     body_of,
+    comment,
     data_lines,
     event_stream,
-    service_of,
+    lease,
+    switch_of,
     unless_gone,
 )
 from localspec.server.fields import Fields
 from localspec.server.guard import error_body
 from localspec.server.log import log_refusal
+from localspec.server.model_switch import ModelSwitch
 from localspec.server.native_answer import NativeAnswer
+from localspec.server.ollama_chat import CHAT, GENERATE, NDJSON, OllamaForm, json_line
 from localspec.server.openai_parts import token_count
 from localspec.server.page import page
 from localspec.server.service import Service
@@ -54,17 +58,11 @@ log = logging.getLogger("localspec.server")
 _Asked = TypeVar("_Asked")
 
 
-def make_app(
-    service: Service, catalog: Catalog | None = None, stored: StoredResponses | None = None
-) -> Starlette:
-    """The application of a service, without the guard.
-
-    catalog: the models of the server; None: this one alone. stored: the answers so far.
-    """
-    app = _app(
-        catalog or Catalog.of(service),
-        stored or StoredResponses(),
-        [
+def make_app(switch: ModelSwitch) -> Starlette:
+    """The application of these models, without the guard."""
+    app = Starlette(
+        routes=[
+            Route("/", _page, methods=["GET"]),
             Route("/v1/chat/completions", _chat, methods=["POST"]),
             Route("/chat/completions", _chat, methods=["POST"]),
             Route("/v1/completions", _completions, methods=["POST"]),
@@ -77,30 +75,13 @@ def make_app(
             Route("/responses", _responses, methods=["POST"]),
             Route("/v1/responses/input_tokens", _response_tokens, methods=["POST"]),
             Route("/responses/input_tokens", _response_tokens, methods=["POST"]),
+            Route("/v1/responses/{name}", _response, methods=["GET"]),
             Route("/v1/messages", _messages, methods=["POST"]),
             Route("/v1/messages/count_tokens", _count_tokens, methods=["POST"]),
             Route("/api/chat", _ollama_chat, methods=["POST"]),
             Route("/api/generate", _ollama_generate, methods=["POST"]),
-            *llama_server.routes(),
-        ],
-    )
-    app.state.service = service
-    return app
-
-
-def make_aside(catalog: Catalog, stored: StoredResponses) -> Starlette:
-    """The application at the paths that need no model."""
-    return _app(catalog, stored, [])
-
-
-def _app(catalog: Catalog, stored: StoredResponses, routes: Sequence[Route]) -> Starlette:
-    app = Starlette(
-        routes=[
-            Route("/", _page, methods=["GET"]),
-            *routes,
-            Route("/v1/responses/{name}", _response, methods=["GET"]),
-            *llama_server.catalog_routes(),
             *ollama_models.routes(),
+            *llama_server.routes(),
         ],
         exception_handlers={
             ApiError: _refused,
@@ -110,12 +91,43 @@ def _app(catalog: Catalog, stored: StoredResponses, routes: Sequence[Route]) -> 
             Exception: _failed,
         },
     )
-    app.state.catalog, app.state.stored = catalog, stored
+    app.state.switch, app.state.stored = switch, StoredResponses()
     return app
 
 
 async def _page(_request: Request) -> Response:
     return page()
+
+
+async def _stream(
+    request: Request,
+    body: Fields,
+    lines: Callable[[Service], AsyncGenerator[str]],
+    **form: Any,
+) -> Response:
+    """A stream of the model that a body names; the stream begins while that is waited for.
+
+    lines: made by its service. form: as of `event_stream`.
+    """
+
+    async def leased() -> AsyncGenerator[str]:
+        async with lease(request, body) as service, aclosing(lines(service)) as made:
+            async for line in made:
+                yield line
+
+    return await event_stream(request, leased(), **form)
+
+
+async def _whole(
+    request: Request, body: Fields, work: Callable[[Service], Awaitable[JSON | list[JSON]]]
+) -> Response:
+    """A whole answer of the model that a body names. work: by its service."""
+
+    async def leased() -> JSON | list[JSON]:
+        async with lease(request, body) as service:
+            return await work(service)
+
+    return JsonAnswer(await unless_gone(request, leased()))
 
 
 def _answers(
@@ -128,11 +140,20 @@ def _answers(
     """A path whose stream is its chunks as lines of data. done: whether a last line says so."""
 
     async def answer(request: Request) -> Response:
-        service, body = service_of(request), await body_of(request)
-        asked = await asyncio.to_thread(read, body, service)
+        body = await body_of(request)
+
+        async def lines(service: Service) -> AsyncGenerator[str]:
+            asked = await asyncio.to_thread(read, body, service)
+            async with aclosing(data_lines(chunks(asked, service), done=done)) as made:
+                async for line in made:
+                    yield line
+
+        async def whole(service: Service) -> JSON | list[JSON]:
+            return await complete(await asyncio.to_thread(read, body, service), service)
+
         if body.flag("stream"):
-            return await event_stream(request, data_lines(chunks(asked, service), done=done))
-        return JsonAnswer(await unless_gone(request, complete(asked, service)))
+            return await _stream(request, body, lines)
+        return await _whole(request, body, whole)
 
     return answer
 
@@ -163,28 +184,47 @@ _infill = _native_answers(infill.read, infill.answer)
 
 
 async def _responses(request: Request) -> Response:
-    service, body = service_of(request), await body_of(request)
+    body = await body_of(request)
     stored: StoredResponses = request.app.state.stored
-    asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
-    if body.flag("stream"):
+    heartbeat = comment
+
+    async def lines(service: Service) -> AsyncGenerator[str]:
+        nonlocal heartbeat
+        asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
         answer = openai_responses.ResponseBuilder(asked, service)
-        lines = openai_responses.events(asked, service, stored, answer)
-        return await event_stream(request, lines, heartbeat=answer.heartbeat)
-    work = openai_responses.complete(asked, service, stored)
-    return JsonAnswer(await unless_gone(request, work))
+        heartbeat = answer.heartbeat
+        async with aclosing(openai_responses.events(asked, service, stored, answer)) as made:
+            async for line in made:
+                yield line
+
+    async def whole(service: Service) -> JSON:
+        asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
+        return await openai_responses.complete(asked, service, stored)
+
+    if body.flag("stream"):
+        return await _stream(request, body, lines, heartbeat=lambda: heartbeat())
+    return await _whole(request, body, whole)
 
 
 async def _chat_tokens(request: Request) -> Response:
-    service, body = service_of(request), await body_of(request)
-    asked = await asyncio.to_thread(openai_chat.read, body, service)
-    return JsonAnswer(await token_count(asked.chat, service))
+    body = await body_of(request)
+
+    async def count(service: Service) -> JSON:
+        asked = await asyncio.to_thread(openai_chat.read, body, service)
+        return await token_count(asked.chat, service)
+
+    return await _whole(request, body, count)
 
 
 async def _response_tokens(request: Request) -> Response:
-    service, body = service_of(request), await body_of(request)
+    body = await body_of(request)
     stored: StoredResponses = request.app.state.stored
-    asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
-    return JsonAnswer(await token_count(asked.chat, service))
+
+    async def count(service: Service) -> JSON:
+        asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
+        return await token_count(asked.chat, service)
+
+    return await _whole(request, body, count)
 
 
 async def _response(request: Request) -> Response:
@@ -193,43 +233,69 @@ async def _response(request: Request) -> Response:
 
 
 async def _messages(request: Request) -> Response:
-    service, body = service_of(request), await body_of(request)
-    asked = await asyncio.to_thread(anthropic_messages.read, body, service)
+    body = await body_of(request)
+
+    async def lines(service: Service) -> AsyncGenerator[str]:
+        asked = await asyncio.to_thread(anthropic_messages.read, body, service)
+        async with aclosing(anthropic_messages.events(asked, service)) as made:
+            async for line in made:
+                yield line
+
+    async def whole(service: Service) -> JSON:
+        asked = await asyncio.to_thread(anthropic_messages.read, body, service)
+        return await anthropic_messages.complete(asked, service)
+
     if body.flag("stream"):
-        lines = anthropic_messages.events(asked, service)
-        return await event_stream(request, lines, heartbeat=anthropic_messages.ping)
-    return JsonAnswer(await unless_gone(request, anthropic_messages.complete(asked, service)))
+        return await _stream(request, body, lines, heartbeat=anthropic_messages.ping)
+    return await _whole(request, body, whole)
 
 
 async def _count_tokens(request: Request) -> Response:
-    service, body = service_of(request), await body_of(request)
-    asked = await asyncio.to_thread(anthropic_messages.read, body, service, counts_only=True)
-    return JsonAnswer(await anthropic_messages.count(asked, service))
+    body = await body_of(request)
+
+    async def count(service: Service) -> JSON:
+        asked = await asyncio.to_thread(anthropic_messages.read, body, service, counts_only=True)
+        return await anthropic_messages.count(asked, service)
+
+    return await _whole(request, body, count)
 
 
-def _ollama_answers(
-    read: Callable[[Fields, Service], ollama_chat.OllamaRequest],
-) -> Callable[[Request], Awaitable[Response]]:
+def _ollama_answers(form: OllamaForm) -> Callable[[Request], Awaitable[Response]]:
     """A path of Ollama's, whose answer is a stream unless something else is asked for."""
 
     async def answer(request: Request) -> Response:
-        service, body = service_of(request), await body_of(request)
-        asked = await asyncio.to_thread(read, body, service)
-        if asked.loads or body.flag("stream") is False:
-            return JsonAnswer(await unless_gone(request, ollama_chat.complete(asked, service)))
-        return await event_stream(
+        body, began = await body_of(request), perf_counter()
+        switch = switch_of(request)
+        name = (switch.catalog.find(body.text("model")) or switch.catalog.usual).name
+        if form.unloads(body):
+            await unless_gone(request, switch.unload(name))
+            return JsonAnswer(form.part(name) | {"done": True, "done_reason": "unload"})
+
+        async def lines(service: Service) -> AsyncGenerator[str]:
+            asked = await asyncio.to_thread(form.read, body, service)
+            async with aclosing(ollama_chat.lines(asked, service, began)) as made:
+                async for line in made:
+                    yield line
+
+        async def whole(service: Service) -> JSON:
+            asked = await asyncio.to_thread(form.read, body, service)
+            return await ollama_chat.complete(asked, service, began)
+
+        if form.is_empty(body) or body.flag("stream") is False:
+            return await _whole(request, body, whole)
+        return await _stream(
             request,
-            ollama_chat.lines(asked, service),
-            heartbeat=lambda: ollama_chat.json_line(asked.part(service, "", "", ())),
-            error_line=ollama_chat.json_line,
-            media_type=ollama_chat.NDJSON,
+            body,
+            lines,
+            heartbeat=lambda: json_line(form.part(name)),
+            error_line=json_line,
+            media_type=NDJSON,
         )
 
     return answer
 
 
-_ollama_chat = _ollama_answers(ollama_chat.read_chat)
-_ollama_generate = _ollama_answers(ollama_chat.read_generate)
+_ollama_chat, _ollama_generate = _ollama_answers(CHAT), _ollama_answers(GENERATE)
 
 
 async def _refused(request: Request, error: Any) -> Response:

@@ -11,7 +11,9 @@ from localspec.server.metrics import Metrics
 from localspec.server.service import Service
 
 # Names that mean the model that is loaded, whichever that is.
-ANY = ("localspec", "default")
+_ANY = ("localspec", "default")
+# How Ollama's clients call a model that has no other tag; they take names apart there.
+TAG = ":latest"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,12 +21,13 @@ class ServedModel:
     """A model that a server has.
 
     names: what clients may call it; the first is listed. path: its GGUF. load: loads it, and takes
-    its time.
+    its time. context: the most tokens that it gets; None: as many as it was made for.
     """
 
     names: Sequence[str]
     path: Path
     load: Callable[[], Service]
+    context: int | None = None
 
     @property
     def name(self) -> str:
@@ -33,33 +36,32 @@ class ServedModel:
 
 
 class Catalog:
-    """The models, each of whose names means one of them.
+    """The models, and the one that is loaded.
 
     models: the first is loaded first. loaded: the one that is, with its service; None while none
-    is. metrics: of all texts, whichever model wrote them. created: when, in seconds. Raises
-    InvalidValueError for a name that means two models.
+    is. usual: that one, or the one that was loaded at last. contexts: of those that were loaded, in
+    tokens. metrics: of all texts, whichever model wrote them. created: when, in seconds.
+
+    Raises InvalidValueError where two models have one name in lists.
     """
 
     def __init__(self, models: Sequence[ServedModel]) -> None:
         self.models = models
         self.loaded: tuple[ServedModel, Service] | None = None
+        self.usual = models[0]
+        self.contexts: dict[ServedModel, int] = {}
         self.metrics = Metrics()
         self.created = int(time.time())
-        # The one that is loaded, or was at last.
-        self.usual = models[0]
         self._named: dict[str, ServedModel] = {}
         for each in models:
-            for name in each.names:
-                if self._named.setdefault(name, each) is not each:
-                    raise InvalidValueError(f"two of the models are called {name}; name each once")
-
-    @classmethod
-    def of(cls, service: Service) -> "Catalog":
-        """That of a service alone."""
-        only = ServedModel(service.names, service.engine.model.path, lambda: service)
-        catalog = cls([only])
-        catalog.enter(only, service)
-        return catalog
+            if self._named.setdefault(each.name, each) is not each:
+                raise InvalidValueError(
+                    f"two of the models are called {each.name}; name each once, or link a file "
+                    "under another name"
+                )
+        for each in models:
+            for name in each.names[1:]:
+                self._named.setdefault(name, each)
 
     @property
     def service(self) -> Service | None:
@@ -73,13 +75,15 @@ class Catalog:
     def enter(self, model: ServedModel, service: Service) -> None:
         """Note that a model is loaded."""
         service.metrics = self.metrics
+        self.contexts[model] = service.engine.context
         self.loaded, self.usual = (model, service), model
 
-    def find(self, name: str) -> ServedModel | None:
+    def find(self, name: str | None) -> ServedModel | None:
         """The model of this name; None for a name that means any of them. Raises ApiError (404)."""
-        if not name or name in ANY:
+        plain = (name or "").removesuffix(TAG)
+        if not plain or plain in _ANY:
             return None
-        if found := self._named.get(name):
+        if found := self._named.get(plain):
             return found
         here = " or ".join(each.name for each in self.models)
         raise ApiError(

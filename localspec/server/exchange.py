@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -15,6 +15,7 @@ from localspec.server.catalog import Catalog
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.guard import error_body
+from localspec.server.model_switch import ModelSwitch
 from localspec.server.service import Service
 
 log = logging.getLogger("localspec.server")
@@ -33,12 +34,6 @@ _EVENTS = "text/event-stream"
 _SILENT_SECONDS = 15.0
 
 
-def service_of(request: Request) -> Service:
-    """The service behind a request."""
-    service: Service = request.app.state.service
-    return service
-
-
 class JsonAnswer(JSONResponse):
     """JSON in ASCII: what a client sent may hold halves of characters, which UTF-8 has not."""
 
@@ -46,20 +41,24 @@ class JsonAnswer(JSONResponse):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
+def switch_of(request: Request) -> ModelSwitch:
+    """What lends the models of the server behind a request."""
+    switch: ModelSwitch = request.app.state.switch
+    return switch
+
+
 def catalog_of(request: Request) -> Catalog:
     """The models of the server behind a request."""
-    catalog: Catalog = request.app.state.catalog
-    return catalog
+    return switch_of(request).catalog
+
+
+def lease(request: Request, body: Fields) -> AbstractAsyncContextManager[Service]:
+    """The service of the model that a body names. Raises ApiError; see `ModelSwitch`."""
+    return switch_of(request).lease(body.text("model"))
 
 
 async def body_of(request: Request) -> Fields:
     """The JSON object that was sent. Raises ApiError."""
-    _, body = await read_body(request, service_of(request).engine.context)
-    return body
-
-
-async def read_body(request: Request, context: int) -> tuple[bytes, Fields]:
-    """What was sent, and the JSON object that it is. context: in tokens. Raises ApiError."""
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             content = await request.body()
@@ -67,10 +66,9 @@ async def read_body(request: Request, context: int) -> tuple[bytes, Fields]:
         raise ApiError(
             408, f"the body took longer than {_BODY_SECONDS} s; send it again"
         ) from error
-    _require_simple(content, context)
+    _require_simple(content, max(catalog_of(request).contexts.values(), default=0))
     try:
-        values = json.loads(content, parse_constant=_no_number, parse_float=_finite)
-        return content, Fields(values)
+        return Fields(json.loads(content, parse_constant=_no_number, parse_float=_finite))
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ApiError(400, f"the body is no valid JSON: {reason:.100}") from error

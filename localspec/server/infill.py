@@ -25,7 +25,6 @@ class InfillRequest:
 
 def read(body: Fields, service: Service) -> InfillRequest:
     """Read a request. Raises ApiError."""
-    service.require_model(body.text("model"))
     for name in ("input_prefix", "input_suffix"):
         body.needed(name)
     refuse_budget(body)

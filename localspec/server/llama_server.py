@@ -13,7 +13,7 @@ import localspec
 from localspec.errors import WorkerError
 from localspec.server.catalog import Catalog, ServedModel
 from localspec.server.errors import ApiError
-from localspec.server.exchange import JsonAnswer, body_of, catalog_of, service_of
+from localspec.server.exchange import JsonAnswer, body_of, catalog_of, lease, switch_of
 from localspec.server.metrics import timings
 from localspec.server.openai_chat import template_options
 from localspec.server.service import Service
@@ -24,8 +24,8 @@ from localspec.server.template_messages import messages_of
 _MOST_CHARACTERS, _MOST_TOKENS = 1 << 20, 1 << 16
 
 
-def catalog_routes() -> list[Route]:
-    """The paths that need no model, for an app whose state has the catalog."""
+def routes() -> list[Route]:
+    """The paths, for an app whose state has the models."""
     gets = {
         "/health": _health,
         "/v1/health": _health,
@@ -36,23 +36,21 @@ def catalog_routes() -> list[Route]:
         "/v1/models": _models,
         "/v1/models/{name:path}": _model,
     }
-    return [Route(path, handler, methods=["GET"]) for path, handler in gets.items()]
-
-
-def routes() -> list[Route]:
-    """The others, for an app whose state has the service."""
     posts = {
         "/tokenize": _tokenize,
         "/detokenize": _detokenize,
         "/apply-template": _apply_template,
     }
-    return [Route(path, handler, methods=["POST"]) for path, handler in posts.items()]
+    return [Route(path, handler, methods=["GET"]) for path, handler in gets.items()] + [
+        Route(path, handler, methods=["POST"]) for path, handler in posts.items()
+    ]
 
 
 async def _health(request: Request) -> Response:
-    if service := catalog_of(request).service:
-        if service.closing:
-            raise ApiError(503, "the server is shutting down", code="shutting_down")
+    switch = switch_of(request)
+    if switch.closing:
+        raise ApiError(503, "the server is shutting down", code="shutting_down")
+    if service := switch.catalog.service:
         try:
             service.engine.model.require_workers()
         except WorkerError as error:
@@ -61,9 +59,12 @@ async def _health(request: Request) -> Response:
 
 
 async def _metrics(request: Request) -> Response:
-    catalog = catalog_of(request)
-    pool = catalog.service.pool if catalog.service else None
-    text = catalog.metrics.text(pool.busy if pool else 0, pool.waiting if pool else 0)
+    switch = switch_of(request)
+    catalog, waiting = switch.catalog, switch.waiting
+    busy = 0
+    if catalog.service:
+        busy, waiting = catalog.service.pool.busy, waiting + catalog.service.pool.waiting
+    text = catalog.metrics.text(busy, waiting)
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
@@ -73,6 +74,8 @@ async def _props(request: Request) -> Response:
     found: dict[str, Any] = {
         "total_slots": len(service.pool.slots) if service else 0,
         "model_alias": catalog.usual.name,
+        "chat_template": "",
+        "default_generation_settings": {"n_ctx": catalog.contexts.get(catalog.usual, 0)},
         "modalities": {"vision": False, "audio": False},
         "build_info": f"localspec-{localspec.__version__}",
         "localspec": {"drafters": [], "no_drafter": "no model is loaded just now", "notes": []},
@@ -83,7 +86,6 @@ async def _props(request: Request) -> Response:
             "chat_template": model.chat_template or "",
             "bos_token": model.piece_text(model.bos) if model.bos >= 0 else "",
             "eos_token": model.piece_text(model.eos) if model.eos >= 0 else "",
-            "default_generation_settings": {"n_ctx": engine.context},
             "localspec": {
                 "drafters": list(engine.drafter_set.names),
                 "no_drafter": engine.drafter_set.reason,
@@ -160,7 +162,7 @@ def _described(model: ServedModel, catalog: Catalog) -> dict[str, Any]:
 
 
 async def _tokenize(request: Request) -> Response:
-    service, body = service_of(request), await body_of(request)
+    body = await body_of(request)
     text = body.text("content")
     if text is None:
         raise ApiError(400, "content is missing; send the text", param="content")
@@ -173,12 +175,12 @@ async def _tokenize(request: Request) -> Response:
     special, pieces = bool(body.flag("add_special")), body.flag("with_pieces")
     parse = body.flag("parse_special") is not False
 
-    def tokens() -> list[Any]:
+    def tokens(service: Service) -> list[Any]:
         found = service.tokens(text, add_special=special, parse_special=parse)
         return [_piece(service, token) for token in found] if pieces else found
 
-    async with service.aside:
-        return JsonAnswer({"tokens": await asyncio.to_thread(tokens)})
+    async with lease(request, body) as service, service.aside:
+        return JsonAnswer({"tokens": await asyncio.to_thread(tokens, service)})
 
 
 def _piece(service: Service, token: int) -> dict[str, Any]:
@@ -190,12 +192,12 @@ def _piece(service: Service, token: int) -> dict[str, Any]:
 
 
 async def _detokenize(request: Request) -> Response:
-    service, body = service_of(request), await body_of(request)
+    body = await body_of(request)
     tokens: Sequence[Any] | None = body.items("tokens")
-    most = max(_MOST_TOKENS, service.engine.context)
-    if tokens is None or len(tokens) > most:
-        raise body.wrong("tokens", f"a list of token ids, {most} at most")
-    async with service.aside:
+    async with lease(request, body) as service, service.aside:
+        most = max(_MOST_TOKENS, service.engine.context)
+        if tokens is None or len(tokens) > most:
+            raise body.wrong("tokens", f"a list of token ids, {most} at most")
         try:
             text = await asyncio.to_thread(service.text, tokens)
         except TypeError as error:
@@ -204,10 +206,11 @@ async def _detokenize(request: Request) -> Response:
 
 
 async def _apply_template(request: Request) -> Response:
-    service, body = service_of(request), await body_of(request)
+    body = await body_of(request)
     messages = messages_of(body)
     options = template_options(body, messages)
-    read = await service.inputs.rendered(
-        messages, tools=body.items("tools"), template_options=options
-    )
+    async with lease(request, body) as service:
+        read = await service.inputs.rendered(
+            messages, tools=body.items("tools"), template_options=options
+        )
     return JsonAnswer({"prompt": read.text})

@@ -28,7 +28,6 @@ class NativeRequest:
 
 def read(body: Fields, service: Service) -> NativeRequest:
     """Read a request. Raises ApiError."""
-    service.require_model(body.text("model"))
     refuse_budget(body)
     form = Form.of(body)
     prompts, is_list = _prompts(body)

@@ -3,18 +3,18 @@
 import json
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from secrets import token_hex
 from time import perf_counter
 from typing import Any
 
+from localspec.server.catalog import TAG
 from localspec.server.chat_input import ChatInput
 from localspec.server.chat_prompt import CONTINUE
-from localspec.server.errors import JSON
+from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
-from localspec.server.ollama_models import OLLAMA_TAG
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.options import EFFORTS, TextSettings
 from localspec.server.reply import Delta, Reply
@@ -37,24 +37,72 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "height": (0,),
     "steps": (0,),
 }
+# Of `keep_alive`: the model is to be unloaded.
+_NOTHING = (0, "0", "0s", "0m", "0h")
+# Under which names the most tokens of an answer are asked for.
+_LIMITS = ("num_predict", "max_tokens", "max_completion_tokens", "n_predict")
 _NANOSECONDS = 1e9
+
+
+class OllamaForm:
+    """What an answer of one path looks like. is_chat: a message, as of /api/chat, or a text."""
+
+    def __init__(self, *, is_chat: bool) -> None:
+        self.is_chat = is_chat
+
+    def part(
+        self, name: str, thought: str = "", text: str = "", calls: Sequence[JSON] = ()
+    ) -> JSON:
+        """A part of the answer, or all of it. name: the model's."""
+        said: JSON = {"content" if self.is_chat else "response": text}
+        if thought:
+            said["thinking"] = thought
+        if calls:
+            said["tool_calls"] = calls
+        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        head = {"model": name + TAG, "created_at": now, "done": False}
+        return head | ({"message": {"role": "assistant", **said}} if self.is_chat else said)
+
+    def is_empty(self, body: Fields) -> bool:
+        """Whether a request asks for no text, but only that the model be loaded or unloaded."""
+        names = ("messages",) if self.is_chat else ("prompt", "suffix")
+        return not any(body.values.get(name) for name in names)
+
+    def unloads(self, body: Fields) -> bool:
+        """Whether a request asks that the model be unloaded."""
+        return self.is_empty(body) and body.values.get("keep_alive") in _NOTHING
+
+    def read(self, body: Fields, service: Service) -> "OllamaRequest":
+        """Read a request. Raises ApiError."""
+        body.refuse(_NOT_HERE)
+        fields = _settings_fields(body)
+        settings = _settings(fields, body, service)
+        asked = OllamaRequest(self, settings, writes=not self.is_empty(body))
+        if not asked.writes:
+            return asked
+        template = service.engine.model.chat_template
+        if self.is_chat:
+            return replace(asked, chat=_chat(body, fields, settings, template))
+        return _with_text(asked, body, fields, template)
+
+
+CHAT, GENERATE = OllamaForm(is_chat=True), OllamaForm(is_chat=False)
 
 
 @dataclass(frozen=True, slots=True)
 class OllamaRequest:
     """A request, read and checked.
 
-    is_chat: whether the answer is a message, as of /api/chat, or a text. chat: the messages to
-    answer; None: a text is continued. prompt, suffix: what is before and behind that text. loads:
-    whether it only asks that the model be loaded, as one without messages or a prompt does.
+    chat: the messages to answer; None: a text is continued. prompt, suffix: what is before and
+    behind that text. writes: whether it asks for a text at all.
     """
 
-    is_chat: bool
+    form: OllamaForm
     settings: TextSettings
     chat: ChatInput | None = None
     prompt: str = ""
     suffix: str | None = None
-    loads: bool = False
+    writes: bool = True
 
     async def asked(self, service: Service) -> TextRequest:
         """What the model is to write."""
@@ -62,74 +110,60 @@ class OllamaRequest:
             return await service.inputs.chat(self.chat)
         return await service.inputs.continuation(self.prompt, self.settings, suffix=self.suffix)
 
-    def part(self, service: Service, thought: str, text: str, calls: Sequence[JSON]) -> JSON:
-        """A part of the answer, or all of it."""
-        said: JSON = {"content" if self.is_chat else "response": text}
-        if thought:
-            said["thinking"] = thought
-        if calls:
-            said["tool_calls"] = calls
-        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        head = {"model": service.name + OLLAMA_TAG, "created_at": now, "done": False}
-        return head | ({"message": {"role": "assistant", **said}} if self.is_chat else said)
 
-
-def read_chat(body: Fields, service: Service) -> OllamaRequest:
-    """Read a request to /api/chat. Raises ApiError."""
-    fields = _settings_fields(body, service)
-    settings = _settings(fields, body, service)
-    given = body.items("messages")
-    if not given:
-        return _load(body, OllamaRequest(True, settings, loads=True))
-    messages = messages_of(Fields({"messages": [*map(_message, given)]}))
-    chat = ChatInput(
-        messages,
+def _chat(body: Fields, fields: Fields, settings: TextSettings, template: str | None) -> ChatInput:
+    given = body.items("messages") or []
+    last = len(given) - 1
+    messages = [_message(each, at, is_last=at == last) for at, each in enumerate(given)]
+    return ChatInput(
+        messages_of(Fields({"messages": messages})),
         settings,
         {**_thinking(body), CONTINUE: True},
-        thinking_budget(fields, service.engine.model.chat_template),
+        thinking_budget(fields, template),
         openai_tools(body, body.items("tools") or []),
     )
-    return OllamaRequest(True, settings, chat)
 
 
-def read_generate(body: Fields, service: Service) -> OllamaRequest:
-    """Read a request to /api/generate. Raises ApiError."""
-    fields = _settings_fields(body, service)
-    settings = _settings(fields, body, service)
+def _with_text(
+    asked: OllamaRequest, body: Fields, fields: Fields, template: str | None
+) -> OllamaRequest:
+    """A request with the text of /api/generate to go on with, or to answer."""
     if body.items("images"):
         raise body.wrong("images", "left out: this model reads text only")
     prompt, suffix, system = (body.text(name) or "" for name in ("prompt", "suffix", "system"))
-    if not prompt and not suffix:
-        return _load(body, OllamaRequest(False, settings, loads=True))
-    template = service.engine.model.chat_template
+    raw = body.flag("raw")
+    if system and (raw or suffix):
+        raise body.wrong("system", "left out beside raw and suffix: the text is taken as it is")
     # A model without a template continues the text, as with Ollama's own default one.
-    if suffix or body.flag("raw") or not (template or system):
+    if suffix or raw or not (template or system):
         refuse_budget(fields)
-        return OllamaRequest(False, settings, prompt=prompt, suffix=suffix or None)
+        return replace(asked, prompt=prompt, suffix=suffix or None)
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": prompt})
-    chat = ChatInput(messages, settings, _thinking(body), thinking_budget(fields, template))
-    return OllamaRequest(False, settings, chat)
+    budget = thinking_budget(fields, template)
+    return replace(asked, chat=ChatInput(messages, asked.settings, _thinking(body), budget))
 
 
-def _settings_fields(body: Fields, service: Service) -> Fields:
+def _settings_fields(body: Fields) -> Fields:
     """The members that say how a text is written: `options`, and ours beside them."""
-    service.require_model((body.text("model") or "").removesuffix(OLLAMA_TAG))
-    body.refuse(_NOT_HERE)
     options = body.member("options")
     ours = {name: body.values.get(name) for name in ("localspec", "draft_model")}
-    return Fields({**ours, **(options.values if options else {})})
+    found = Fields({**ours, **(options.values if options else {})})
+    found.refuse({"n": (1,), "n_cmpl": (1,)})
+    return found
 
 
 def _settings(fields: Fields, body: Fields, service: Service) -> TextSettings:
     context = service.engine.context
     if (wanted := fields.whole("num_ctx") or 0) > context:
         log.info("num_ctx is %d, and the context has %d tokens; start with --ctx", wanted, context)
-    most, depth = fields.whole("num_predict"), fields.whole("draft_num_predict", most=64)
+    limits = (fields.whole(name) for name in _LIMITS)
+    most = next((each for each in limits if each is not None), -1)
+    depth = fields.whole("draft_num_predict", most=64)
     top = body.whole("top_logprobs", 0, 20)
     return service.settings_of(
         fields,
-        max_tokens=most if most and most > 0 else context,
+        max_tokens=most if most > 0 else context,
         depth=None if depth is None else max(depth, 0),
         logprobs=bool(body.flag("logprobs")),
         top_logprobs=top if body.flag("logprobs") and top else None,
@@ -161,26 +195,27 @@ def _thinking(body: Fields) -> Mapping[str, Any]:
     raise body.wrong("think", f"true, false or one of {', '.join(EFFORTS)}")
 
 
-def _message(given: Any) -> Any:
+def _message(given: Any, place: int, *, is_last: bool) -> Any:
     """A message in the shape of chat completions."""
     if not isinstance(given, Mapping):
         return given
-    message = {**given, "reasoning_content": given.get("thinking")}
+    message = dict(given)
+    if thought := given.get("thinking"):
+        message["reasoning_content"] = thought
     if isinstance(role := given.get("role"), str):
         message["role"] = role.lower()
     if "tool_name" in given:
         message["name"] = given["tool_name"]
     if given.get("images"):
+        if is_last and message.get("role") == "user":
+            raise ApiError(
+                400,
+                f"messages[{place}].images is given, and this model reads text only; leave it out",
+                param="messages",
+            )
         text = {"type": "text", "text": given.get("content") or ""}
         message["content"] = [text, {"type": "images"}]
     return message
-
-
-def _load(body: Fields, request: OllamaRequest) -> OllamaRequest:
-    """A request that only asks for the model, which is there until the server ends."""
-    if body.values.get("keep_alive") in (0, "0", "0s", "0m"):
-        raise body.wrong("keep_alive", "left out: the model stays until the server ends")
-    return request
 
 
 class _Calls:
@@ -190,50 +225,55 @@ class _Calls:
         self._name = ""
         self._arguments: list[str] = []
 
-    def ended(self, events: Iterable[Event]) -> list[JSON]:
-        """The calls that end with these events."""
+    def ended(self, events: Iterable[Event]) -> tuple[list[JSON], str]:
+        """The calls that end with these events, and the text of one that is no whole one."""
         found: list[JSON] = []
+        rest = ""
         for event in events:
             match event:
                 case CallBegun(_, name):
                     self._name, self._arguments = name, []
                 case Arguments(_, text):
                     self._arguments.append(text)
-                case CallEnded(index):
-                    arguments = whole_arguments("".join(self._arguments))
-                    function = {"index": index, "name": self._name, "arguments": arguments}
+                case CallEnded(index, complete=complete):
+                    arguments = "".join(self._arguments)
+                    if not complete:
+                        rest += f'{{"name": {json.dumps(self._name)}, "arguments": {arguments}'
+                        continue
+                    function = {"index": index, "name": self._name}
+                    function["arguments"] = whole_arguments(arguments)
                     found.append({"id": f"call_{token_hex(12)}", "function": function})
-        return found
+        return found, rest
 
 
-async def complete(request: OllamaRequest, service: Service) -> JSON:
-    """The whole answer."""
-    if request.loads:
-        done: JSON = {"done": True, "done_reason": "load"}
-        return request.part(service, "", "", ()) | done
-    began = perf_counter()
+async def complete(request: OllamaRequest, service: Service, began: float) -> JSON:
+    """The whole answer. began: when it was asked for."""
+    name, loaded = service.name, perf_counter()
+    if not request.writes:
+        return request.form.part(name) | {"done": True, "done_reason": "load"}
     found: list[Delta] = []
     async with service.reply(await request.asked(service)) as reply, reply.deltas() as deltas:
         async for delta in deltas:
             found.append(delta)
-    calls = _Calls().ended(event for delta in found for event in delta.events)
+    calls, rest = _Calls().ended(event for delta in found for event in delta.events)
     text = "".join(delta.text for delta in found)
     thought = "".join(delta.thought for delta in found)
-    answer = request.part(service, thought, text.strip() if calls else text, calls)
-    return answer | _logprobs(reply, service, *found) | _end(reply, began)
+    answer = request.form.part(name, thought, (text.strip() if calls else text) + rest, calls)
+    return answer | _logprobs(reply, service, *found) | _end(reply, began, loaded)
 
 
-async def lines(request: OllamaRequest, service: Service) -> AsyncGenerator[str]:
-    """The answer as lines of JSON."""
-    began, calls = perf_counter(), _Calls()
+async def lines(request: OllamaRequest, service: Service, began: float) -> AsyncGenerator[str]:
+    """The answer as lines of JSON. began: when it was asked for."""
+    calls, loaded, form = _Calls(), perf_counter(), request.form
     async with service.reply(await request.asked(service)) as reply:
         async with reply.deltas() as deltas:
             async for delta in deltas:
-                ended, logprobs = calls.ended(delta.events), _logprobs(reply, service, delta)
-                if delta.thought or delta.text or ended or logprobs:
-                    part = request.part(service, delta.thought, delta.text, ended)
+                ended, rest = calls.ended(delta.events)
+                logprobs, text = _logprobs(reply, service, delta), delta.text + rest
+                if delta.thought or text or ended or logprobs:
+                    part = form.part(service.name, delta.thought, text, ended)
                     yield json_line(part | logprobs)
-        yield json_line(request.part(service, "", "", ()) | _end(reply, began))
+        yield json_line(form.part(service.name) | _end(reply, began, loaded))
 
 
 def json_line(body: JSON) -> str:
@@ -249,15 +289,15 @@ def _logprobs(reply: Reply, service: Service, *deltas: Delta) -> JSON:
     return {"logprobs": found} if found else {}
 
 
-def _end(reply: Reply, began: float) -> JSON:
-    """What the end of an answer says; times are nanoseconds."""
+def _end(reply: Reply, began: float, loaded: float) -> JSON:
+    """What the end of an answer says; times are nanoseconds. loaded: when the model was there."""
     stats = reply.stats
     wrote = stats.seconds.generate + stats.seconds.waited
     return {
         "done": True,
         "done_reason": "stop" if reply.stop_reason in ("eos", "stop") else "length",
         "total_duration": _nanoseconds(perf_counter() - began),
-        "load_duration": 0,
+        "load_duration": _nanoseconds(loaded - began),
         "prompt_eval_count": stats.prompt_tokens,
         "prompt_eval_duration": _nanoseconds(stats.seconds.prompt),
         "eval_count": stats.text_tokens,

@@ -1,6 +1,7 @@
 """The paths at which Ollama's clients see which models there are."""
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,21 +15,22 @@ from starlette.routing import Route
 
 import localspec
 from localspec.conversation.reasoning import tags_for
+from localspec.errors import LocalspecError
 from localspec.gguf.facts import facts_of
 from localspec.gguf.files import ModelFiles
 from localspec.gguf.fingerprint import fingerprint
 from localspec.llama.devices import usual_gpus
-from localspec.server.catalog import ServedModel
+from localspec.server.catalog import TAG, Catalog, ServedModel
 from localspec.server.errors import JSON, ApiError
-from localspec.server.exchange import JsonAnswer, catalog_of, read_body
+from localspec.server.exchange import JsonAnswer, body_of, catalog_of, switch_of
 from localspec.server.service import Service
 from localspec.server.tool_calls import family_of
 from localspec.utils.format import format_count
 
+log = logging.getLogger("localspec.server")
+
 # The version of Ollama whose API is spoken here: clients ask whether it is new enough.
 _SPOKEN = "0.33.0"
-# How the name of a model ends that has no other tag; clients take names apart there.
-OLLAMA_TAG = ":latest"
 _NO_CHANGES = "this server fetches and changes no models: use localspec pull, ls and rm"
 _NO_EMBEDDINGS = "no embeddings here; ask a server with a model for them"
 _ELSEWHERE = {
@@ -36,7 +38,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("embed", "embeddings"), _NO_EMBEDDINGS),
 }
 _NUMBERS = ("block_count", "embedding_length", "attention.head_count", "attention.head_count_kv")
-# The server keeps its model as long as it runs.
+# When the model is unloaded of a server that keeps it.
 _NEVER = "9999-12-31T23:59:59Z"
 
 
@@ -61,20 +63,32 @@ async def _version(_request: Request) -> Response:
 
 
 async def _tags(request: Request) -> Response:
-    models = catalog_of(request).models
+    catalog = catalog_of(request)
 
     def listed() -> list[JSON]:
-        return [_listed(each) | {"capabilities": _capabilities(each)} for each in models]
+        return [found for each in catalog.models if (found := _entry(each, catalog))]
 
     return JsonAnswer({"models": await asyncio.to_thread(listed)})
 
 
+def _entry(model: ServedModel, catalog: Catalog) -> JSON | None:
+    """A model in the list; None, with a line in the log, where its file cannot be read."""
+    try:
+        capabilities = _capabilities(model, catalog.service_of(model))
+        return _listed(model) | {"capabilities": capabilities}
+    except (LocalspecError, OSError) as error:
+        log.warning("left out of the list: %s", error)
+        return None
+
+
 async def _running(request: Request) -> Response:
-    if not (loaded := catalog_of(request).loaded):
+    switch = switch_of(request)
+    if not (loaded := switch.catalog.loaded):
         return JsonAnswer({"models": []})
     model, service = loaded
+    ends = switch.ends_at
     placed = {
-        "expires_at": _NEVER,
+        "expires_at": ends.isoformat() if ends else _NEVER,
         "size_vram": _bytes_on_gpus(model, service),
         "context_length": service.engine.context,
     }
@@ -82,15 +96,13 @@ async def _running(request: Request) -> Response:
 
 
 async def _show(request: Request) -> Response:
-    catalog = catalog_of(request)
-    _, body = await read_body(request, 0)
-    asked = body.text("model") or body.text("name") or ""
-    model = catalog.find(asked.removesuffix(OLLAMA_TAG)) or catalog.usual
-    return JsonAnswer(await asyncio.to_thread(_shown, model, catalog.service_of(model)))
+    catalog, body = catalog_of(request), await body_of(request)
+    model = catalog.find(body.text("model") or body.text("name")) or catalog.usual
+    return JsonAnswer(await asyncio.to_thread(_shown, model, catalog))
 
 
 def _listed(model: ServedModel) -> JSON:
-    name, file = model.name + OLLAMA_TAG, _file(model.path)
+    name, file = model.name + TAG, _file(model.path)
     return {
         "name": name,
         "model": name,
@@ -101,10 +113,12 @@ def _listed(model: ServedModel) -> JSON:
     }
 
 
-def _shown(model: ServedModel, service: Service | None) -> JSON:
-    file = _file(model.path)
+def _shown(model: ServedModel, catalog: Catalog) -> JSON:
+    file, service = _file(model.path), catalog.service_of(model)
     # What clients fit their prompts into is what the server has room for.
-    context = service.engine.context if service else file.numbers["context_length"]
+    limits = (model.context, file.numbers["context_length"])
+    made_for = min((each for each in limits if each), default=None)
+    context = catalog.contexts.get(model, made_for)
     numbers = {**file.numbers, "context_length": context}
     architecture = file.details["family"]
     return {

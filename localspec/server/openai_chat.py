@@ -50,7 +50,6 @@ class ChatRequest:
 
 def read(body: Fields, service: Service) -> ChatRequest:
     """Read a request. Raises ApiError."""
-    service.require_model(body.text("model"))
     body.needed("messages")
     body.refuse(_NOT_HERE)
     if body.items("modalities") not in (None, ["text"]):

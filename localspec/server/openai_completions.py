@@ -49,7 +49,6 @@ class CompletionRequest:
 
 def read(body: Fields, service: Service) -> CompletionRequest:
     """Read a request. Raises ApiError."""
-    service.require_model(body.text("model"))
     body.refuse(_NOT_HERE)
     refuse_budget(body)
     form = AnswerForm.of(body)

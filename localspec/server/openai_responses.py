@@ -54,7 +54,6 @@ class ResponsesRequest:
 
 def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRequest:
     """Read a request. Raises ApiError."""
-    service.require_model(body.text("model"))
     body.refuse(_NOT_HERE)
     if "message.output_text.logprobs" in (body.items("include") or ()):
         raise body.wrong("include", "without logprobs; ask /v1/chat/completions for them")

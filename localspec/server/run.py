@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from types import FrameType
 
 import psutil
@@ -18,15 +17,14 @@ import uvicorn
 
 from localspec.errors import InvalidValueError
 from localspec.server.address import LOOPBACK, Address
-from localspec.server.app import make_app, make_aside
+from localspec.server.app import make_app
 from localspec.server.catalog import Catalog, ServedModel
 from localspec.server.connection import Connection
 from localspec.server.event_loop import new_event_loop
 from localspec.server.guard import MOST_HEADER_BYTES, Guard
 from localspec.server.loading import LoadingApp
-from localspec.server.model_router import ModelRouter
+from localspec.server.model_switch import ModelSwitch
 from localspec.server.service import Service
-from localspec.server.stored_responses import StoredResponses
 from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.progress import Watcher, watched
 
@@ -72,7 +70,9 @@ def serve(
     address: Address,
     opened: socket.socket,
     *,
+    queue_limit: int = 64,
     unload_after: float | None = None,
+    changed: Callable[[Service], None] = lambda _service: None,
     ready: Callable[[Service], None],
     signalled: Callable[[], None],
     progress: Watcher,
@@ -80,14 +80,17 @@ def serve(
     """Answer requests until a signal ends it; until the first model is there, that it loads.
 
     models: the first is loaded, in a thread; what that raises ends the server and is raised.
-    unload_after: so many seconds without a request unload the model; None: nothing does. ready:
-    called once the first model is there. signalled: called for each signal. progress: told how far
+    queue_limit, unload_after, changed: see ModelSwitch. ready: called once the first model is
+    there. signalled: called for each signal. progress: told how far
     loading is, in the thread that loads. A signal while the model loads ends the process at once:
     by Ctrl-C with code 130, by SIGTERM with 0.
     """
     hosts = [*LOOPBACK, address.host.lower(), *address.hosts]
     any_host = not address.is_local and not address.hosts
-    catalog, app = Catalog(models), LoadingApp()
+    app, catalog = LoadingApp(), Catalog(models)
+    switch = ModelSwitch(
+        catalog, queue_limit=queue_limit, unload_after=unload_after, changed=changed
+    )
     guarded = Guard(
         app,
         hosts=() if any_host else hosts,
@@ -122,15 +125,7 @@ def serve(
         with watched(watcher):
             return models[0].load()
 
-    server = _Server(
-        config,
-        app,
-        catalog,
-        work,
-        ready=ready,
-        signalled=signalled,
-        unload_after=unload_after,
-    )
+    server = _Server(config, app, switch, work, ready=ready, signalled=signalled)
     try:
         _run(server, opened)
     finally:
@@ -171,17 +166,16 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         app: LoadingApp,
-        catalog: Catalog,
+        switch: ModelSwitch,
         load: Callable[[], Service],
         *,
         ready: Callable[[Service], None],
         signalled: Callable[[], None],
-        unload_after: float | None,
     ) -> None:
         super().__init__(config)
-        self._catalog, self._unload_after = catalog, unload_after
         self.failure: BaseException | None = None
         self._app = app
+        self._switch = switch
         self._load = load
         self._ready = ready
         self._signalled = signalled
@@ -202,15 +196,10 @@ class _Server(uvicorn.Server):
         threading.Thread(target=work, name="localspec-loading", daemon=True).start()
 
     def _loaded(self, service: Service) -> None:
-        catalog = self._catalog
+        catalog = self._switch.catalog
         catalog.enter(catalog.models[0], service)
-        stored = StoredResponses()
-        make = partial(make_app, catalog=catalog, stored=stored)
-        if len(catalog.models) == 1 and self._unload_after is None:
-            self._app.app = make(service)
-        else:
-            aside = make_aside(catalog, stored)
-            self._app.app = ModelRouter(catalog, make, aside=aside, idle_seconds=self._unload_after)
+        self._app.app = make_app(self._switch)
+        self._switch.wind_up()
         self._ready(service)
 
     def _failed(self, error: BaseException) -> None:
@@ -220,15 +209,16 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Let texts go on for a while; a second signal ends them at once."""
         self._signalled()
-        service = self._catalog.service
-        if service is None:
+        switch = self._switch
+        if self._app.app is None or switch.loads:
             os._exit(INTERRUPTED if sig == signal.SIGINT else 0)
-        if self.should_exit or sig == signal.SIGINT:
-            service.stop()
-        else:
-            asyncio.get_event_loop().call_later(_GRACE_SECONDS, service.stop)
-        service.closing = True
-        self.should_exit = True
+        if service := switch.catalog.service:
+            if self.should_exit or sig == signal.SIGINT:
+                service.stop()
+            else:
+                asyncio.get_event_loop().call_later(_GRACE_SECONDS, service.stop)
+            service.closing = True
+        switch.closing = self.should_exit = True
 
 
 def _owner(port: int) -> str:

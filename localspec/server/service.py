@@ -31,7 +31,7 @@ log = logging.getLogger("localspec.server")
 class Service:
     """An engine, its slots, and what it counts.
 
-    names: what clients may call the model; the first is listed. Names of other models are refused.
+    names: what clients may call the model; the first is listed.
     usual: settings of texts whose requests say nothing else. thinking_budget: the most tokens of
     reasoning where a request does not say; NO_BUDGET: no limit. kept: keeps what slots hold for the
     next run; None: nothing does. inputs: makes requests of messages and texts.
@@ -72,16 +72,6 @@ class Service:
             self.kept.save(self.pool.slots)
         self.pool.close()
         self.engine.close()
-
-    def require_model(self, name: str | None) -> None:
-        """Raise ApiError (404) for the name of another model; none and "" are any."""
-        if name and name not in self.names:
-            raise ApiError(
-                404,
-                f"the model {name:.80} is not served here; ask for {self.name}",
-                param="model",
-                code="model_not_found",
-            )
 
     def piece(self, token: int) -> bytes:
         """The bytes of a token."""

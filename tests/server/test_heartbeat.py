@@ -15,6 +15,7 @@ import localspec
 from localspec.server import exchange
 from localspec.server.app import make_app
 from localspec.server.input_processor import InputProcessor
+from localspec.server.model_switch import ModelSwitch
 from localspec.server.service import Service
 from localspec.server.slot_pool import SlotPool
 
@@ -35,7 +36,7 @@ def url(own_cache: None) -> Iterator[str]:
         patch.setattr(exchange, "_SILENT_SECONDS", 0.1)
         patch.setattr(InputProcessor, "chat", slow)
         with localspec.load(draft="none", threads=1, context=256) as engine:
-            app = make_app(Service(engine, SlotPool(engine, 1, 1), ["m"]))
+            app = make_app(ModelSwitch.of(Service(engine, SlotPool(engine, 1, 1), ["m"])))
             with listening(app) as port:
                 yield f"http://127.0.0.1:{port}"
 

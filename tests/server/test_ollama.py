@@ -136,6 +136,8 @@ def test_options(served: Served, client: Client) -> None:
         {"messages": QUESTION, "stream": False, "options": {**GREEDY, "draft_num_predict": -1}},
     ).json()
     assert "draft_n" not in plain["timings"] and plain["message"] == drafted["message"]
+    for name in ("max_tokens", "n_predict", "num_predict"):
+        assert chat(client, options={**GREEDY, name: 2}).eval_count == 2
     stopped = chat(client, options={**GREEDY, "stop": ["```"], "num_predict": -2})
     assert stopped.message.content == drafted["message"]["content"].partition("```")[0]
     chat(client, options={**GREEDY, "num_ctx": 123456, "num_gpu": 99, "num_predict": 1})
@@ -205,14 +207,17 @@ def test_calls_are_objects(served: Served, client: Client) -> None:
     assert again.message.content
 
 
-def test_a_call_that_is_cut_off_is_told(served: Served) -> None:
-    """Clients insist on an object."""
-    limits = {"num_predict": 12, "seed": 3}
+def test_a_call_that_is_cut_off_is_text(served: Served) -> None:
+    """A client would run it."""
+    limits = {"num_predict": 20, "seed": 3}
     body = {"messages": QUESTION, "tools": TOOLS, "tool_choice": OPEN_FILE, "options": limits}
     answer = served.post("/api/chat", {**body, "stream": False}).json()
-    assert answer["done_reason"] == "length"
-    for call in answer["message"].get("tool_calls", ()):
-        assert isinstance(call["function"]["arguments"], dict)
+    assert answer["done_reason"] == "length" and "tool_calls" not in answer["message"]
+    assert answer["message"]["content"].startswith('{"name": "open_file", "arguments": {')
+    lines = [json.loads(line) for line in served.post("/api/chat", body).text.splitlines()]
+    streamed = "".join(line["message"]["content"] for line in lines)
+    assert streamed == answer["message"]["content"]
+    assert not [line for line in lines if "tool_calls" in line["message"]]
 
 
 def test_json(client: Client) -> None:
@@ -266,11 +271,12 @@ def test_a_model_is_there_when_it_is_asked_for(client: Client) -> None:
     [
         ("/api/chat", {"model": "other:latest", "messages": QUESTION}, 404, "is not served here"),
         ("/api/show", {"model": "other"}, 404, "is not served here"),
-        ("/api/generate", {"keep_alive": 0}, 400, "the model stays until the server ends"),
+        ("/api/generate", {"prompt": "a", "system": "b", "raw": True}, 400, "system is 'b'"),
+        ("/api/generate", {"prompt": "a", "options": {"n": 2}}, 400, "n is 2"),
         ("/api/generate", {"prompt": "a", "template": "{{ .Prompt }}"}, 400, "template is"),
         ("/api/generate", {"prompt": "a", "context": [1]}, 400, "context is"),
         ("/api/generate", {"prompt": "a", "images": ["aa"]}, 400, "reads text only"),
-        ("/api/chat", {"messages": [{**QUESTION[0], "images": ["aa"]}]}, 400, "nothing else"),
+        ("/api/chat", {"messages": [{**QUESTION[0], "images": ["aa"]}]}, 400, "text only"),
         ("/api/chat", {"messages": QUESTION, "think": 1}, 400, "think is 1; it must be true"),
         ("/api/chat", {"messages": QUESTION, "format": "xml"}, 400, "format is 'xml'"),
         ("/api/chat", {"messages": QUESTION, "options": 1}, 400, "options must be a JSON object"),

@@ -16,6 +16,7 @@ from localspec.errors import InvalidValueError
 from localspec.models import registry
 from localspec.server.app import make_app
 from localspec.server.chat_input import ChatInput
+from localspec.server.model_switch import ModelSwitch
 from localspec.server.options import TextSettings
 from localspec.server.service import Service
 from localspec.server.slot_pool import SlotPool
@@ -70,7 +71,7 @@ def test_long_texts_of_tokens_leave_threads_to_others(
         return "x"
 
     monkeypatch.setattr(Service, "text", text)
-    app = make_app(service)
+    app = make_app(ModelSwitch.of(service))
 
     async def run() -> list[int]:
         transport = httpx.ASGITransport(app)

@@ -2,34 +2,33 @@
 
 import asyncio
 import shutil
+import signal
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import ollama
 import psutil
 import pytest
 from fakes.command_line import localspec as command
 from fakes.served import Served, serving, wait_for
 from openai import OpenAI
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
 
 import localspec
-from localspec.errors import ModelLoadError
+from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.models.bundled_files import bundled_files
 from localspec.server.catalog import Catalog, ServedModel
-from localspec.server.model_router import ModelRouter
+from localspec.server.errors import ApiError
+from localspec.server.model_switch import ModelSwitch
 
 FIRST, SECOND = "terminal-9m-q8_0", "second"
 QUESTION: Any = [{"role": "user", "content": "How do I list files by size?"}]
 ASKED: Any = {"messages": QUESTION, "temperature": 0, "max_tokens": 40}
-NEVER_GONE: Any = {"type": "http.request", "body": b"", "more_body": False}
 
 
 @pytest.fixture(scope="module")
@@ -107,14 +106,16 @@ def test_lists_name_all_models_and_load_none(both: Served) -> None:
     assert len({each["digest"] for each in tags}) == 2
     (running,) = both.get("/api/ps").json()["models"]
     assert (running["name"], running["context_length"]) == (f"{SECOND}:latest", 512)
-    for name, context in ((FIRST, 2048), (SECOND, 512)):
+    for name in (FIRST, f"{SECOND}:latest"):
         shown = both.post("/api/show", {"model": name}).json()
-        assert shown["model_info"]["llama.context_length"] == context
+        assert shown["model_info"]["llama.context_length"] == 512
+        assert both.get(f"/v1/models/{name}").json()["id"] == name.removesuffix(":latest")
         assert shown["capabilities"] == ["completion", "tools"]
     assert both.get("/health").status_code == both.get("/").status_code == 200
     assert both.get("/props").json()["model_alias"] == SECOND
     assert both.post("/api/embed", {"model": FIRST}).status_code == 501
     assert both.post("/v1/nothing", {"model": FIRST}).status_code == 404
+    assert "use POST" in both.get("/v1/chat/completions").json()["error"]["message"]
     unknown = both.post("/api/chat", {"model": "other", "messages": QUESTION})
     assert unknown.status_code == 404
     assert f"ask for {FIRST} or {SECOND}" in unknown.json()["error"]
@@ -142,12 +143,15 @@ def test_a_model_that_cannot_be_loaded(
     broken = shutil.copy(second, tmp_path / "broken.gguf")
     with serving(FIRST, str(broken), "--threads", "1", "--ctx", "512") as served:
         assert text_of(ask(served, FIRST)) == texts[FIRST]
-        broken.unlink()
+        broken.write_bytes(b"GGUF")
+        tags = served.get("/api/tags").json()["models"]
+        assert [each["name"] for each in tags] == [f"{FIRST}:latest"]
         answer = served.post("/v1/chat/completions", {**ASKED, "model": "broken"})
         assert answer.status_code == 500
         assert "broken.gguf" in answer.json()["error"]["message"]
         assert served.get("/health").status_code == 200
-        assert served.get("/api/ps").json() == {"models": []}
+        (running,) = served.get("/api/ps").json()["models"]
+        assert running["name"] == f"{FIRST}:latest"
         assert text_of(ask(served, "default")) == texts[FIRST]
 
 
@@ -162,7 +166,7 @@ def test_a_model_is_unloaded_after_a_while(own_cache: None, texts: dict[str, str
 
         def is_unloaded() -> bool:
             assert served.get("/slots").status_code == served.get("/health").status_code == 200
-            return any("is unloaded; a" in line for line in served.lines)
+            return any(f"{FIRST} is unloaded" in line for line in served.lines)
 
         wait_for(is_unloaded)
         assert served.get("/slots").json() == []
@@ -173,7 +177,15 @@ def test_a_model_is_unloaded_after_a_while(own_cache: None, texts: dict[str, str
         assert not any(" loading " in line for line in served.lines)
         assert text_of(ask(served, FIRST)) == text_of(first) == texts[FIRST]
         assert metric(served, counted) == 2 * before
-        assert served.end() == 0
+        client = ollama.Client(served.url)
+        with client:
+            assert client.generate(FIRST, keep_alive=0).done_reason == "unload"
+            assert client.ps().models == []
+            assert client.generate(FIRST).done_reason == "load"
+            (running,) = client.ps().models
+            assert running.expires_at and running.expires_at.year < 9999
+            wait_for(lambda: not client.ps().models)
+        assert served.end(signal.SIGINT) == 0
 
 
 def metric(served: Served, name: str) -> float:
@@ -224,23 +236,20 @@ def test_what_cannot_be_served(arguments: tuple[str, ...], code: int, said: str)
 
 
 class Models:
-    """A router of models a and b whose texts take as long as a test says.
+    """Models a and b of a switch. history: what was loaded, closed and written, in order."""
 
-    history: what was loaded, closed and answered, in order.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, **options: Any) -> None:
         self.history: list[str] = []
-        self.go = asyncio.Event()
         self.services = {name: self._service(name) for name in "ab"}
         self.failing: set[str] = set()
-        catalog = Catalog([ServedModel([name], Path(name), self._loader(name)) for name in "ab"])
+        self.load_seconds = 0.0
+        catalog = Catalog([ServedModel([name], HEADER, self._loader(name)) for name in "ab"])
         catalog.enter(catalog.models[0], self.services["a"])
-        self.router = ModelRouter(catalog, self._app, aside=Starlette())
+        self.switch = ModelSwitch(catalog, **options)
 
     def _service(self, name: str) -> Any:
         return SimpleNamespace(
-            closing=False,
+            name=name,
             engine=SimpleNamespace(context=64),
             pool=SimpleNamespace(busy=0),
             close=lambda: self.history.append(f"close {name}"),
@@ -249,36 +258,30 @@ class Models:
     def _loader(self, name: str) -> Callable[[], Any]:
         def load() -> Any:
             self.history.append(f"load {name}")
+            time.sleep(self.load_seconds)
             if name in self.failing:
                 raise ModelLoadError(f"{name} is broken")
             return self.services[name]
 
         return load
 
-    def _app(self, service: Any) -> Starlette:
-        (name,) = [each for each, found in self.services.items() if found is service]
-
-        async def answer(request: Request) -> JSONResponse:
-            asked = (await request.json())["model"]
-            assert asked in (name, "")
-            await self.go.wait()
-            self.history.append(f"answer {name}")
-            return JSONResponse({"by": name})
-
-        return Starlette(routes=[Route("/text", answer, methods=["POST"])])
-
-    @asynccontextmanager
-    async def client(self) -> Any:
-        transport = httpx.ASGITransport(app=self.router)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            yield client
+    async def write(self, name: str, go: asyncio.Event | None = None) -> str:
+        """A text of the model of this name, which takes until `go` is set."""
+        async with self.switch.lease(name) as service:
+            if go:
+                await go.wait()
+            written: str = service.name
+            self.history.append(f"write {written}")
+            return written
 
 
-def run(trial: Callable[[Models, httpx.AsyncClient], Awaitable[None]]) -> None:
+HEADER = bundled_files()[0]
+
+
+def run(trial: Callable[[Models], Awaitable[None]], **options: Any) -> None:
     async def trying() -> None:
-        models = Models()
-        async with models.client() as client, asyncio.timeout(30):
-            await trial(models, client)
+        async with asyncio.timeout(30):
+            await trial(Models(**options))
 
     asyncio.run(trying())
 
@@ -288,34 +291,86 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def test_requests_are_answered_in_their_order() -> None:
+def test_requests_come_to_their_turn_in_order() -> None:
     """So none waits for ever behind those for the other model."""
 
-    async def trial(models: Models, client: httpx.AsyncClient) -> None:
-        tasks = []
-        for name in ("a", "b", "a", "a", "b", ""):
-            tasks.append(asyncio.create_task(client.post("/text", json={"model": name})))
+    async def trial(models: Models) -> None:
+        go, tasks = asyncio.Event(), []
+        for name in ("a", "b", "a", "a", "b:latest", "default"):
+            tasks.append(asyncio.create_task(models.write(name, go)))
             await settled()
-        assert models.history == []
-        models.go.set()
-        found = [task.json()["by"] for task in await asyncio.gather(*tasks)]
-        assert found == ["a", "b", "a", "a", "b", "b"]
-        begun = [each for each in models.history if each[0] in "lc"]
-        assert begun == ["close a", "load b", "close b", "load a", "close a", "load b"]
-        assert models.history[0] == "answer a"
+        assert models.history == [] and models.switch.waiting == 5
+        go.set()
+        assert await asyncio.gather(*tasks) == ["a", "b", "a", "a", "b", "b"]
+        changes = [each for each in models.history if not each.startswith("write")]
+        assert changes == ["close a", "load b", "close b", "load a", "close a", "load b"]
+        assert models.history[0] == "write a" and models.switch.waiting == 0
 
     run(trial)
 
 
+def test_who_gives_up_at_the_door_holds_nobody_up() -> None:
+    async def trial(models: Models) -> None:
+        go = asyncio.Event()
+        long = asyncio.create_task(models.write("a", go))
+        await settled()
+        gone = asyncio.create_task(models.write("b"))
+        await settled()
+        behind = asyncio.create_task(models.write("a"))
+        await settled()
+        assert not behind.done()
+        gone.cancel()
+        assert await behind == "a" and not long.done()
+        go.set()
+        await long
+        assert models.history == ["write a", "write a"]
+
+    run(trial)
+
+
+def test_a_load_is_not_left_half_done() -> None:
+    """Whoever asked for it may have gone; the next one finds the model."""
+
+    async def trial(models: Models) -> None:
+        models.load_seconds = 0.2
+        gone = asyncio.create_task(models.write("b"))
+        while "load b" not in models.history:
+            await asyncio.sleep(0.01)
+        assert models.switch.loads
+        gone.cancel()
+        assert await models.write("b") == "b"
+        assert gone.cancelled()
+        assert models.history == ["close a", "load b", "write b"]
+
+    run(trial)
+
+
+def test_as_many_wait_as_the_queue_has_room_for() -> None:
+    async def trial(models: Models) -> None:
+        go = asyncio.Event()
+        tasks = [asyncio.create_task(models.write("a", go))]
+        await settled()
+        for name in ("b", "a", "b"):
+            tasks.append(asyncio.create_task(models.write(name, go)))
+            await settled()
+        assert models.switch.waiting == 3
+        with pytest.raises(ApiError, match="3 requests wait for a model") as refused:
+            await models.write("a")
+        assert refused.value.status == 429 and refused.value.headers["Retry-After"]
+        go.set()
+        assert await asyncio.gather(*tasks) == ["a", "b", "a", "b"]
+
+    run(trial, queue_limit=3)
+
+
 def test_a_text_that_is_given_up_ends_before_its_model_is_closed() -> None:
-    async def trial(models: Models, client: httpx.AsyncClient) -> None:
-        models.go.set()
+    async def trial(models: Models) -> None:
         models.services["a"].pool.busy = 1
-        task = asyncio.create_task(client.post("/text", json={"model": "b"}))
+        task = asyncio.create_task(models.write("b"))
         await asyncio.sleep(0.05)
         assert models.history == []
         models.services["a"].pool.busy = 0
-        assert (await task).json() == {"by": "b"}
+        assert await task == "b"
 
     run(trial)
 
@@ -323,60 +378,88 @@ def test_a_text_that_is_given_up_ends_before_its_model_is_closed() -> None:
 def test_threads_end_before_their_model_is_closed() -> None:
     """A request whose client has gone may still read its prompt in one."""
 
-    async def trial(models: Models, client: httpx.AsyncClient) -> None:
-        models.go.set()
-        reads = asyncio.Event()
-        loop = asyncio.get_running_loop()
+    async def trial(models: Models) -> None:
+        await models.write("a")
 
         def reading() -> None:
-            asyncio.run_coroutine_threadsafe(asyncio.sleep(0.1), loop).result()
+            time.sleep(0.2)
             models.history.append("read")
 
         thread = asyncio.create_task(asyncio.to_thread(reading))
-        reads.set()
         await settled()
-        assert (await client.post("/text", json={"model": "b"})).json() == {"by": "b"}
+        assert await models.write("b") == "b"
         await thread
-        assert models.history[:2] == ["read", "close a"]
-
-    run(trial)
-
-
-def test_nothing_is_loaded_for_a_client_that_has_gone() -> None:
-    async def trial(models: Models, client: httpx.AsyncClient) -> None:
-        body = b'{"model": "b"}'
-        messages = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
-
-        async def receive() -> Any:
-            return messages.pop(0)
-
-        async def send(_message: Any) -> None:
-            raise AssertionError
-
-        scope = {"type": "http", "method": "POST", "path": "/text", "headers": [],
-                 "query_string": b"", "app": models.router}  # fmt: skip
-        await models.router(scope, receive, send)
-        assert models.history == []
+        assert models.history == ["write a", "read", "close a", "load b", "write b"]
 
     run(trial)
 
 
 def test_the_next_request_after_one_that_failed_to_load() -> None:
-    async def trial(models: Models, client: httpx.AsyncClient) -> None:
-        models.go.set()
+    async def trial(models: Models) -> None:
         models.failing.add("b")
-        failed = await client.post("/text", json={"model": "b"})
-        assert failed.status_code == 500 and "b is broken" in failed.json()["error"]["message"]
-        assert (await client.post("/text", json={"model": ""})).json() == {"by": "a"}
-        assert models.history == ["close a", "load b", "load a", "answer a"]
+        with pytest.raises(ModelLoadError, match="b is broken"):
+            await models.write("b")
+        assert await models.write("") == "a"
+        assert models.history == ["close a", "load b", "load a", "write a"]
+
+    run(trial)
+
+
+def test_a_file_that_cannot_be_read_costs_nobody_the_other_model(tmp_path: Path) -> None:
+    async def trial(models: Models) -> None:
+        broken = tmp_path / "b.gguf"
+        broken.write_bytes(b"GGUF")
+        catalog = models.switch.catalog
+        (a, b) = catalog.models
+        lost = ServedModel(["b"], broken, b.load)
+        switch = ModelSwitch(Catalog([a, lost]))
+        switch.catalog.enter(a, models.services["a"])
+        with pytest.raises(ModelLoadError, match=r"b\.gguf"):
+            async with switch.lease("b"):
+                raise AssertionError
+        async with switch.lease("a") as service:
+            assert service is models.services["a"]
+        assert models.history == []
 
     run(trial)
 
 
 def test_no_model_is_loaded_while_the_server_ends() -> None:
-    async def trial(models: Models, client: httpx.AsyncClient) -> None:
-        models.services["a"].closing = True
-        refused = await client.post("/text", json={"model": "b"})
-        assert refused.status_code == 503 and models.history == []
+    async def trial(models: Models) -> None:
+        models.switch.closing = True
+        with pytest.raises(ApiError, match="shutting down") as refused:
+            await models.write("b")
+        assert refused.value.status == 503 and models.history == []
 
     run(trial)
+
+
+def test_a_model_is_unloaded_unless_a_request_comes() -> None:
+    async def trial(models: Models) -> None:
+        assert await models.write("a") == "a"
+        ends = models.switch.ends_at
+        assert ends and ends > datetime.now(UTC)
+        async with models.switch.lease("a"):
+            await asyncio.sleep(0.5)
+            assert models.switch.catalog.service and models.history == ["write a"]
+        while "close a" not in models.history:
+            await asyncio.sleep(0.01)
+        assert await models.write("") == "a"
+        await models.switch.unload("b")
+        assert models.switch.catalog.service
+        await models.switch.unload("a")
+        assert not models.switch.catalog.service
+
+    run(trial, unload_after=0.2)
+
+
+def test_a_name_means_one_model() -> None:
+    def model(*names: str) -> ServedModel:
+        return ServedModel(names, HEADER, lambda: None)  # type: ignore[arg-type, return-value]
+
+    first, second = model("x:q4", "pair"), model("x:q8", "pair")
+    catalog = Catalog([first, second])
+    assert catalog.find("x:q8") is second and catalog.find("pair") is first
+    assert catalog.find("") is catalog.find("default:latest") is None
+    with pytest.raises(InvalidValueError, match="two of the models are called x:q4"):
+        Catalog([first, model("x:q4")])
