@@ -22,8 +22,8 @@ from localspec.cli.output import (
     write_utf8_to_files,
 )
 from localspec.errors import InvalidValueError, LocalspecError, ModelNotFoundError
-from localspec.llama.lack_of_memory import is_said_in
 from localspec.utils.exit_codes import INTERRUPTED
+from localspec.utils.lack_of_memory import is_said_in
 from localspec.utils.last_words import before_abort
 from localspec.utils.option_names import option, typed_options
 from localspec.utils.similar_names import did_you_mean

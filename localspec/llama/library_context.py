@@ -6,10 +6,11 @@ import llama_cpp
 
 from localspec.errors import ModelLoadError, OutOfMemoryError
 from localspec.gguf.kv_types import kv_types
-from localspec.llama import lack_of_memory, library
+from localspec.llama import library
 from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, ContextParams
 from localspec.llama.model import Model
 from localspec.llama.rope import LINEAR, NONE, YARN, RopeScaling
+from localspec.utils import lack_of_memory
 from localspec.utils.option_names import option
 
 # A decode has at most as many rows as the context has cells; trials at load have several.

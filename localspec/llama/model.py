@@ -11,11 +11,12 @@ from typing import Any
 import llama_cpp
 
 from localspec.errors import LocalspecError, ModelLoadError, OutOfMemoryError, WorkerError
-from localspec.llama import lack_of_memory, library
+from localspec.llama import library
 from localspec.llama.compute_thread import OwnThread
 from localspec.llama.fim_tokens import FimTokens
 from localspec.llama.model_params import model_params
 from localspec.llama.placement import DEFAULT, LOAD_MODES, SPLIT_MODES, Placement
+from localspec.utils import lack_of_memory
 from localspec.utils.closing import Closing
 from localspec.utils.option_names import option
 from localspec.utils.progress import report_progress

@@ -14,12 +14,13 @@ from time import time
 from typing import Any
 
 from localspec.errors import ExactnessError, InvalidValueError, ModelLoadError
-from localspec.llama import lack_of_memory, library, unfit_gpus
+from localspec.llama import library, unfit_gpus
 from localspec.llama.devices import Device, devices, usual_gpus
 from localspec.llama.gpu_trial import BEGUN, COMPUTED, RIGHT, WIDE, run_gpu_trial
 from localspec.llama.placement import DEFAULT, Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.models import registry
+from localspec.utils import lack_of_memory
 from localspec.utils.child_process import FAULT_SIGNALS, ChildExit
 from localspec.utils.format import printable
 from localspec.utils.option_names import option

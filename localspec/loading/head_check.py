@@ -18,7 +18,7 @@ from localspec.gguf.reader import display_name
 from localspec.llama.hidden_states import require_functions
 from localspec.llama.hidden_states_probe import BEGUN, TARGET_DONE, run_hidden_states_probe
 from localspec.llama.sequence import KVSequence
-from localspec.loading.verdicts import remembered_verdict
+from localspec.loading.verdicts import remembered_verdict, require_memory
 from localspec.speculation.draft import Draft
 from localspec.speculation.passes import draft_pass
 from localspec.utils.child_process import ChildExit
@@ -70,6 +70,7 @@ def _probe_rows(target: Facts, layers: Sequence[int]) -> str:
         ) from error
     if ended.exit_code == 0:
         return ""
+    require_memory(ended, f"the hidden rows of {name}")
     if BEGUN in ended.output:
         return _only_if_final(ended, _no_rows(target, ended))
     raise ModelLoadError(f"the hidden rows of {name} cannot be tried out: {ended.reason}")
@@ -135,6 +136,7 @@ def _probe(target: Facts, path: Path, head: Head) -> str:
         ) from error
     if ended.exit_code == 0:
         return ""
+    require_memory(ended, name)
     if TARGET_DONE in ended.output:
         return _only_if_final(
             ended, f"{name} does not fit {of}: {ended.reason}; use the head that was made for it"

@@ -13,7 +13,7 @@ from localspec.gguf.facts import Facts, facts_of
 from localspec.gguf.reader import Header, display_name
 from localspec.llama import extra_buffers
 from localspec.llama.smoke_test import BEGUN, run_smoke_test
-from localspec.loading.verdicts import remembered_verdict
+from localspec.loading.verdicts import remembered_verdict, require_memory
 from localspec.models import registry
 from localspec.utils.child_process import ChildExit
 
@@ -108,6 +108,7 @@ def _check_file(path: Path, size: int) -> str:
 def _crash(path: Path, ended: ChildExit) -> str:
     if ended.exit_code == 0:
         return ""
+    require_memory(ended, display_name(path))
     if BEGUN not in ended.output:
         raise ModelLoadError(
             f"{display_name(path)} cannot be tried out: {ended.reason}; reinstall localspec"

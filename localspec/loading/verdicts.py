@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from localspec.errors import OutOfMemoryError
 from localspec.llama import library
+from localspec.utils.child_process import ChildExit
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
 
@@ -29,3 +31,11 @@ def remembered_verdict(
         verdict = find_out()
         try_to_store(file, {key: verdict})
     return verdict
+
+
+def require_memory(ended: ChildExit, what: str) -> None:
+    """Raise OutOfMemoryError if a trial lacked memory: it tells nothing. what: was tried out."""
+    if ended.lacked_memory:
+        raise OutOfMemoryError(
+            f"{what} cannot be tried out ({ended.reason}); close what else uses memory"
+        )

@@ -21,7 +21,7 @@ from importlib import import_module
 from time import monotonic
 from typing import IO
 
-from localspec.llama import lack_of_memory
+from localspec.utils import lack_of_memory
 from localspec.utils.child_process import (
     ChildExit,
     end_with_parent,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from localspec.errors import LocalspecError
+from localspec.utils import lack_of_memory
 from localspec.utils.closing import Closing
 from localspec.utils.format import printable, without_folder
 from localspec.utils.native_fault import end_at_fault
@@ -60,12 +61,17 @@ class ChildExit:
     timed_out: bool = False
 
     @property
+    def lacked_memory(self) -> bool:
+        """Whether its last words are of memory that it did not get."""
+        return lack_of_memory.is_said_in(self.errors)
+
+    @property
     def crashed(self) -> bool:
         """Whether a fault of its own code ended it, not a signal from outside or lack of memory."""
         # Windows has no signals: 3 is abort(), and exceptions of the system have the highest bit.
         windows_fault = os.name == "nt" and (self.exit_code == 3 or self.exit_code >= 1 << 31)
         fault = -self.exit_code in FAULT_SIGNALS or windows_fault
-        return fault and not self.timed_out and "alloc" not in self.errors
+        return fault and not self.timed_out and not self.lacked_memory
 
     @property
     def last_error(self) -> str:

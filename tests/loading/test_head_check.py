@@ -136,12 +136,19 @@ def test_a_layer_that_is_not_there_is_refused_without_a_try(
     assert not probed
 
 
-def test_a_child_that_is_killed_tells_nothing(
-    check: Check, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "ended",
+    [
+        ChildExit(-9, "begun", ""),
+        ChildExit(-6, "begun", "GGML_ASSERT(ctx->mem_buffer != NULL) failed"),
+        ChildExit(ModelLoadError.exit_code, "begun", "cannot be loaded: std::bad_alloc"),
+    ],
+)
+def test_a_child_that_is_killed_or_lacks_memory_tells_nothing(
+    ended: ChildExit, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed = ChildExit(-9, "begun", "")
     with monkeypatch.context() as patch:
-        patch.setattr(head_check, "run_hidden_states_probe", lambda *_, **__: killed)
+        patch.setattr(head_check, "run_hidden_states_probe", lambda *_, **__: ended)
         with pytest.raises(ModelLoadError):
             check()
     assert check().layers == READS

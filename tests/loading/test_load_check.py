@@ -170,6 +170,11 @@ def test_what_llama_refuses_by_itself_is_not_remembered(
         ("echo begun; kill -KILL $$", "llama.cpp ended (SIGKILL)", False),
         ("echo begun; kill -SEGV $$", "llama.cpp ended (SIGSEGV)", True),
         ("echo begun; echo std::bad_alloc >&2; kill -ABRT $$", "bad_alloc", False),
+        (
+            "echo begun; echo 'GGML_ASSERT(ctx->mem_buffer != NULL)' >&2; kill -ABRT $$",
+            "; close what else uses memory",
+            False,
+        ),
         ("printf 'begun'; printf 'a\\033[1m\\nb\\033[1mc' >&2; kill -ABRT $$", "b?[1mc)", True),
         ("echo no module >&2; exit 1", "no module; reinstall", False),
         ("echo begun; exec sleep 600", "within 1 s", False),

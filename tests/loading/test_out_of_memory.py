@@ -11,7 +11,7 @@ import localspec
 from localspec.drafters.spec import parse_draft
 from localspec.engine.engine import load_with
 from localspec.errors import ModelLoadError, OutOfMemoryError
-from localspec.llama import lack_of_memory, library
+from localspec.llama import library
 from localspec.llama.context import single_sequence
 from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
@@ -20,6 +20,7 @@ from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.memory import estimate, memory_plan
 from localspec.memory.available import HOST, FreeMemory
 from localspec.models import registry
+from localspec.utils import lack_of_memory
 
 MIB = 2**20
 # Enough for the bundled pair, and too little for it with 512 MiB left free.

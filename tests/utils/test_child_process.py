@@ -64,6 +64,13 @@ def test_no_signal_is_named_for_an_exit(monkeypatch: pytest.MonkeyPatch) -> None
         ("import os; os.kill(os.getpid(), 9)", -9, False, "SIGKILL"),
         ("import os, sys; print('bad_alloc', file=sys.stderr); os.abort()", -6, False, "bad_alloc"),
         (
+            "import os; os.write(2, b'GGML_ASSERT(ctx->mem_buffer != NULL)'); os.abort()",
+            -6,
+            False,
+            "GGML_ASSERT(ctx->mem_buffer != NULL)",
+        ),
+        ("import os; os.write(2, b'free(): invalid'); os.abort()", -6, True, "free(): invalid"),
+        (
             "import os; os.write(2, b'/build/src/a.cpp:12: GGML_ASSERT(n)\\n\\n'); os.abort()",
             -6,
             True,

@@ -1,4 +1,4 @@
-"""Lack of memory: how backends say that there is none left."""
+"""Lack of memory: how llama.cpp and its backends say that there is none left."""
 
 # Letters alone. Names of functions that allocate something say nothing.
 _WORDS = (
@@ -13,6 +13,11 @@ _WORDS = (
     "unabletoallocate",
     "allocfailed",
     "badalloc",
+    # Failed assertions of ggml about what it has allocated.
+    "membuffernull",
+    "hashvaluesnull",
+    "allocsnull",
+    "gallocnull",
 )
 
 
