@@ -10,7 +10,7 @@ from typing import Any
 
 from localspec.llama import library
 from localspec.utils.paths import cache_file
-from localspec.utils.processor import processor_features, processor_name
+from localspec.utils.processor import processor_signature
 from localspec.utils.stored_json import stored, try_to_store
 
 # Measured on a processor without AMX; docs/models.md has the table.
@@ -77,7 +77,4 @@ def warnings() -> tuple[str, ...]:
 
 
 def _file() -> Path:
-    return cache_file(
-        "extra_buffers",
-        [*library.build_signature(), processor_name(), sorted(processor_features())],
-    )
+    return cache_file("extra_buffers", [*library.build_signature(), *processor_signature()])

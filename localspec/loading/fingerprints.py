@@ -12,12 +12,13 @@ from localspec.llama import extra_buffers, library, unfit_gpus
 from localspec.llama.devices import can_offload, devices, usual_gpus
 from localspec.llama.placement import Placement
 from localspec.utils.cores import performance_cores
+from localspec.utils.processor import processor_signature
 
 
 def machine_signature() -> list[list[Any]]:
     """Return what measurements of this machine depend on: the machine, its GPUs, the build."""
     cores = [os.cpu_count(), performance_cores()]
-    machine = [platform.node(), platform.machine(), *cores, can_offload(), *_gpus(None)]
+    machine = [platform.node(), *processor_signature(), *cores, can_offload(), *_gpus(None)]
     machine += sorted(unfit_gpus.reasons())
     return [machine, [*library.build_signature(), extra_buffers.usable()]]
 

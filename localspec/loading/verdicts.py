@@ -8,6 +8,7 @@ from localspec.errors import OutOfMemoryError
 from localspec.llama import library
 from localspec.utils.child_process import ChildExit
 from localspec.utils.paths import cache_file, stat_signature
+from localspec.utils.processor import processor_signature
 from localspec.utils.stored_json import stored, try_to_store
 
 
@@ -16,8 +17,9 @@ def remembered_verdict(
 ) -> str:
     """Return what is wrong with these files, an empty text if nothing is.
 
-    It is remembered as long as the files and the library stay the same. folder: of the cache. key:
-    of the JSON. find_out: called if nothing is remembered; what it raises is not remembered.
+    It is remembered as long as the files, the library and the processor stay the same. folder: of
+    the cache. key: of the JSON. find_out: called if nothing is remembered; what it raises is not
+    remembered.
     """
 
     def parse(record: Any) -> str:
@@ -25,7 +27,8 @@ def remembered_verdict(
             raise ValueError("not a verdict")
         return str(record[key])
 
-    file = cache_file(folder, [*map(stat_signature, files), *library.build_signature()])
+    machine = [*library.build_signature(), *processor_signature()]
+    file = cache_file(folder, [*map(stat_signature, files), *machine])
     verdict = stored(file, parse)
     if verdict is None:
         verdict = find_out()

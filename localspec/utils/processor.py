@@ -36,6 +36,11 @@ _APPLE = {
 }
 
 
+def processor_signature() -> list[str]:
+    """Return the name and the features: part of the keys of what depends on the processor."""
+    return [processor_name(), *sorted(processor_features())]
+
+
 def processor_name(cpuinfo: Path = _CPUINFO) -> str:
     """Return the model's name, such as "AMD EPYC 9354"; the architecture where it is not told."""
     told = (

@@ -149,9 +149,9 @@ def test_a_library_that_crashes_anyway_is_refused(faulty: Callable[..., str]) ->
 @pytest.mark.parametrize(
     ("what", "value"),
     [
-        ("library.build_signature", ["another"]),
-        ("extra_buffers.processor_name", "another"),
-        ("extra_buffers.processor_features", {"AVX2"}),
+        ("llama.library.build_signature", ["another"]),
+        ("utils.processor.processor_name", "another"),
+        ("utils.processor.processor_features", {"AVX2"}),
     ],
 )
 def test_another_build_or_processor_is_tried_again(
@@ -163,7 +163,7 @@ def test_another_build_or_processor_is_tried_again(
 ) -> None:
     faulty()
     check_extra_buffers()
-    monkeypatch.setattr(f"localspec.llama.{what}", lambda: value)
+    monkeypatch.setattr(f"localspec.{what}", lambda: value)
     assert extra_buffers.usable()
     check_extra_buffers()
     assert len(children) == 2

@@ -22,7 +22,9 @@ from localspec.gguf.reader import Header, read_header
 from localspec.gguf.types import TENSOR_TYPES
 from localspec.llama.smoke_test import BEGUN, run_smoke_test
 from localspec.loading import load_check
+from localspec.loading.fingerprints import machine_signature
 from localspec.loading.load_check import require_loadable
+from localspec.utils import processor
 
 Change = Callable[[Document], None]
 
@@ -191,6 +193,19 @@ def test_how_a_child_ends(
         assert says in refusal(path)
     else:
         require_loadable(path, read_header(path))
+
+
+def test_another_processor_is_tried_again(
+    tmp_path: Path, no_child: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tiny(tmp_path / "tiny.gguf")
+    require_loadable(path, read_header(path))
+    no_child()
+    require_loadable(path, read_header(path))
+    signature = machine_signature()
+    monkeypatch.setattr(processor, "processor_name", lambda: "another")
+    assert machine_signature() != signature
+    assert "could be started" in refusal(path)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell")
