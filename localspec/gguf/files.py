@@ -15,7 +15,9 @@ PREFERRED = (
     *("Q8_0", "Q3_K_L", "Q3_K_M", "Q3_K_S", "IQ3_M", "IQ3_S", "IQ3_XS", "Q2_K", "BF16", "F16"),
     "F32",
 )
-_PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE)
+_PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.gguf)", re.IGNORECASE)
+# Endings are in capitals too.
+_ENDING = "*.[gG][gG][uU][fF]"
 _QUANT = re.compile(
     r"(?:^|[-._/])((?:UD-)?(?:I?Q\d[A-Z0-9]*(?:_[A-Z0-9]+)*|TQ\d_\d|MXFP4(?:_MOE)?|NVFP4|BF16|F16|F32"
     r"|FP16|FP32))(?=[-._/]|$)",
@@ -69,9 +71,9 @@ class ModelFiles:
 
         Nor has it the number of tokens that a trimmed head has left.
         """
-        name = self.first.rpartition("/")[2].removesuffix(".gguf")
+        name = self.first.rpartition("/")[2].lower().removesuffix(".gguf")
         part = _PART.fullmatch(f"{name}.gguf")
-        name = re.sub(r"[\s_-]+", "-", _QUANT.sub("", part[1] if part else name).lower())
+        name = re.sub(r"[\s_-]+", "-", _QUANT.sub("", part[1] if part else name))
         name = _ASSISTANT.sub(r"\1", name)
         for kind in SIDECAR_KINDS:
             name = name.removeprefix(f"{kind}-")
@@ -177,14 +179,14 @@ def preference(model: ModelFiles) -> tuple[bool, int]:
 
 def files_of(path: Path) -> tuple[Path, ...]:
     """Return the files of the model that this file on disk is of; several for a split model."""
-    try:
-        beside = os.listdir(path.parent)
-    except OSError:
-        beside = []
-    own = ModelFiles((path.name,))
-    names = next((names for names in group_files(beside) if path.name in names.paths), own)
-    # A folder such as "/" has no name that another could take the place of.
-    return tuple(path.with_name(name) for name in names.paths) if path.name else (path,)
+    parts = tuple(path.with_name(name) for name in _parts(path.name))
+    return parts if path in parts and all(map(os.path.isfile, parts)) else (path,)
+
+
+def gguf_files(folder: Path) -> list[str]:
+    """Return the paths of the GGUF files below a folder, without links to files that are gone."""
+    found = (path for path in folder.rglob(_ENDING) if os.path.isfile(path))
+    return [path.relative_to(folder).as_posix() for path in found]
 
 
 def missing_parts(file: str, files: Collection[str]) -> list[str] | None:
@@ -192,11 +194,18 @@ def missing_parts(file: str, files: Collection[str]) -> list[str] | None:
 
     file: one of its parts. files: the paths of all files beside it.
     """
-    part = _PART.fullmatch(file)
-    if part is None:
+    if not _PART.fullmatch(file):
         return None
-    names = [f"{part[1]}-{number:05}-of-{part[3]}.gguf" for number in range(1, int(part[3]) + 1)]
-    return [name for name in names if name not in files]
+    return [name for name in _parts(file) if name not in files]
+
+
+def _parts(file: str) -> list[str]:
+    """Return the paths of all parts of a split model; none for a file that is no part."""
+    part = _PART.fullmatch(file)
+    if not part:
+        return []
+    stem, _, count, ending = part.groups()
+    return [f"{stem}-{number:05}-of-{count}{ending}" for number in range(1, int(count) + 1)]
 
 
 def bytes_of(files: Iterable[Path]) -> int:

@@ -20,6 +20,7 @@ from localspec.gguf.files import (
     bytes_of,
     choose_model,
     files_of,
+    gguf_files,
     group_files,
     group_sidecars,
     preference,
@@ -71,7 +72,7 @@ def find(wanted: Repository) -> Path | None:
         return chosen_before
     found: list[tuple[tuple[bool, int], Path]] = []
     for snapshot in chain.from_iterable(map(snapshots, _spellings(wanted.id))):
-        files = _model_paths(snapshot)
+        files = gguf_files(snapshot)
         try:
             chosen = choose_model(files, wanted.quant, wanted.id, exact=True)
         except NotListedError:
@@ -98,7 +99,7 @@ def _recorded_choice(repository: str) -> Path | None:
     """Return the (first) file of the recorded model; None where it is not complete on this disk."""
     file = stored(_choice_file(repository), str)
     for snapshot in chain.from_iterable(map(snapshots, _spellings(repository))):
-        if any(names.first == file for names in group_files(_model_paths(snapshot))):
+        if any(names.first == file for names in group_files(gguf_files(snapshot))):
             return snapshot / str(file)
     return None
 
@@ -128,7 +129,7 @@ def models_of(repository: str) -> list[StoredModel]:
     found: dict[str, StoredModel] = {}
     taken: set[str | None] = {None}
     for snapshot in snapshots(repository):
-        paths = _model_paths(snapshot)
+        paths = gguf_files(snapshot)
         in_snapshot = group_files(paths)
         quants = [names.quant for names in in_snapshot]
         for names in in_snapshot:
@@ -145,7 +146,7 @@ def models_of(repository: str) -> list[StoredModel]:
 
 def quants_of(repository: str) -> set[str | None]:
     """Return the quantisations of a repository that are complete on this disk."""
-    found = map(_model_paths, chain.from_iterable(map(snapshots, _spellings(repository))))
+    found = map(gguf_files, chain.from_iterable(map(snapshots, _spellings(repository))))
     return {each.quant for paths in found for each in group_files(paths) or group_sidecars(paths)}
 
 
@@ -235,15 +236,6 @@ def local_model(path: Path, name: str) -> StoredModel:
 def stored_model(name: str, names: ModelFiles, files: Sequence[Path]) -> StoredModel:
     """Return a model that is not in the Hub's cache. names, files: as StoredModel has them."""
     return StoredModel(name, None, names, tuple(files), frozenset(files))
-
-
-def _model_paths(snapshot: Path) -> list[str]:
-    """Return the paths in the repository of a revision's GGUF files."""
-    return [
-        path.relative_to(snapshot).as_posix()
-        for path in snapshot.rglob("*.gguf")
-        if os.path.isfile(path)  # and not a link to a file that is missing or cannot be read
-    ]
 
 
 def _repository_name(folder: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import Protocol
 from localspec.drafters.spec import PARD
 from localspec.errors import DrafterMismatchError, LocalspecError
 from localspec.gguf.facts import facts_of
-from localspec.gguf.files import ModelFiles, group_files, sidecar_kind
+from localspec.gguf.files import ModelFiles, gguf_files, group_files, sidecar_kind
 from localspec.gguf.heads import kind_of
 from localspec.gguf.mask_token import is_pard
 from localspec.gguf.reader import read_header
@@ -279,10 +279,9 @@ def _folder(target: Path) -> tuple[Path, list[str]]:
         snapshots = store.folder_of(store.repository_of(path) or "") / "snapshots"
         if path.is_relative_to(snapshots):
             root = snapshots / path.relative_to(snapshots).parts[0]
-            return root, [each.relative_to(root).as_posix() for each in root.rglob("*.gguf")]
+            return root, gguf_files(root)
     if imported := links.root_of(path):
-        there = (each for each in imported.rglob("*.gguf") if os.path.isfile(each))
-        return imported, [each.relative_to(imported).as_posix() for each in there]
+        return imported, gguf_files(imported)
     root = path.parent
     try:
         entries = sorted(os.scandir(root), key=lambda entry: entry.name)
@@ -290,4 +289,5 @@ def _folder(target: Path) -> tuple[Path, list[str]]:
         inside = [f"{folder}/{name}" for folder in folders for name in os.listdir(root / folder)]
     except OSError:
         return root, []
-    return root, [*(each.name for each in entries if not each.is_dir()), *inside]
+    files = [*(each.name for each in entries), *inside]
+    return root, [each for each in files if os.path.isfile(root / each)]

@@ -1,13 +1,21 @@
 """Which file of a repository is meant; file names as real repositories have them."""
 
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import ModelNotFoundError
-from localspec.gguf.files import PREFERRED, ModelFiles, NotListedError, choose_model, group_files
+from localspec.gguf.files import (
+    PREFERRED,
+    ModelFiles,
+    NotListedError,
+    choose_model,
+    files_of,
+    group_files,
+)
 
 QWEN = [
     ".gitattributes",
@@ -157,6 +165,17 @@ def test_a_split_model_without_all_its_parts_is_none() -> None:
         assert choose_model(files, None, "user/repo").quant == "Q8_0"
         with pytest.raises(ModelNotFoundError, match="has no Q4_K_M; it has Q8_0"):
             choose_model(files, "Q4_K_M", "user/repo")
+
+
+@pytest.mark.parametrize("stem", ["owl", "mtp-owl", "mmproj-owl"])
+def test_parts_on_disk_are_found_by_their_names_alone(stem: str, tmp_path: Path) -> None:
+    parts = tuple(tmp_path / f"{stem}-0000{number}-of-00002.gguf" for number in (1, 2))
+    for file in (*parts, tmp_path / f"{stem}.gguf"):
+        file.touch()
+    assert files_of(parts[0]) == files_of(parts[1]) == parts
+    assert files_of(tmp_path / f"{stem}.gguf") == (tmp_path / f"{stem}.gguf",)
+    parts[1].unlink()
+    assert files_of(parts[0]) == parts[:1]
 
 
 def test_a_model_in_one_file_is_taken_before_its_parts() -> None:

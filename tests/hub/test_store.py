@@ -198,6 +198,11 @@ def test_what_begins_so_and_is_not_unique_is_told(disk: HubDisk) -> None:
             locate(f"{REPO}:{asked}")
 
 
+def test_endings_in_capitals_are_those_of_models(disk: HubDisk) -> None:
+    disk.add(REPO, {"tiny-Q8_0.GGUF": b"eight"})
+    assert [stored.name for stored in store.models()] == [f"{REPO}:Q8_0"]
+
+
 def test_a_broken_cache_is_read_as_far_as_it_goes(disk: HubDisk) -> None:
     snapshot = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight", "lost-Q4_0.gguf": b"four"})
     (snapshot / "lost-Q4_0.gguf").resolve().unlink()

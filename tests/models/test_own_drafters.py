@@ -87,6 +87,16 @@ def test_of_a_repository_all_folders_count(tmp_path: Path) -> None:
     assert found == {"mtp": snapshot / "mtp-owl-F16.gguf", "eagle3": snapshot / files[1]}
 
 
+def test_links_to_files_that_are_gone_are_left_out(folder: Path, tmp_path: Path) -> None:
+    snapshot = HubDisk(tmp_path / "hub").add(REPO, {"owl-Q8_0.gguf": b"GGUF"})
+    for target in (folder / "owl-Q8_0.gguf", snapshot / "owl-Q8_0.gguf"):
+        target.touch()
+        for name in ("mtp-owl-q8_0.gguf", "eagle3/owl.gguf"):
+            (target.parent / name).parent.mkdir(exist_ok=True)
+            (target.parent / name).symlink_to("none")
+        assert own_drafters(target, Known()) == []
+
+
 def test_the_order_is_that_of_models_toml_then_what_lies_beside(folder: Path) -> None:
     target, beside = folder / "owl-Q8_0.gguf", folder / "eagle3-owl-Q8_0.gguf"
     for path in (target, beside, folder / "dspark-owl.gguf"):
