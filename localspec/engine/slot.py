@@ -18,6 +18,7 @@ from localspec.engine.slot_cache import STATE, SlotCache, unless_lost
 from localspec.engine.state_store import StateStore
 from localspec.generation_config import GenerationConfig, require
 from localspec.gguf import long_rope
+from localspec.gguf.files import files_of
 from localspec.llama import library
 from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.dry_breakers import breaker_tokens
@@ -33,6 +34,7 @@ from localspec.speculation.decoder import Decoder
 from localspec.speculation.drafter import HiddenReader
 from localspec.speculation.policy import Policy
 from localspec.stats import Stats
+from localspec.utils.paths import stat_signature
 
 _NEVER = 2**63
 
@@ -288,8 +290,10 @@ class Slot:
         ropes = [each.params.rope.options for each in (self.target.context, context)]
         if any(ropes):
             rotated["rope scaling"] = ropes
+        path = cache.sequence.model.path
+        written = [stat_signature(file)[1:] for file in files_of(path)]
         return rotated | {
-            "model file": fingerprint(cache.sequence.model.path),
+            "model file": [fingerprint(path), *written],
             "llama.cpp": library.version(),
             "kv type": cache.kv_type,
             "flash attention": self.loaded.runtime.flash,
