@@ -1,13 +1,12 @@
 """Memory estimates: the bytes that a model and its cache take, from the header of its file."""
 
-from collections.abc import Iterator, Sequence
-from itertools import repeat
+from collections.abc import Sequence
 
 import psutil
 
 from localspec.errors import OutOfMemoryError
 from localspec.gguf import assistant
-from localspec.gguf.heads import layers_of
+from localspec.gguf.heads import layers_of, vocabulary_size
 from localspec.gguf.kv_types import kv_types
 from localspec.gguf.reader import Header
 from localspec.gguf.types import TENSOR_TYPES
@@ -52,9 +51,7 @@ def cache_bytes(
     value = header.number("attention.value_length") or key
     types = map(TENSOR_TYPES.__getitem__, kv_types(kv_type))
     (_, key_block, key_size), (_, value_block, value_size) = types
-    per_layer = list(_cached_heads(header, count or 0))
-    trunk = layers_of(header)
-    all_heads = sum(per_layer[trunk:] if mtp else per_layer[:trunk])
+    all_heads = _cached_heads(header, count or 0, mtp=mtp)
     keys = n_ctx * all_heads * key * key_size // key_block
     return keys + n_ctx * all_heads * value * value_size // value_block or None
 
@@ -82,12 +79,12 @@ def compute_buffer_bytes(header: Header, n_ctx: int, *, flash_attention: bool, u
     hidden = max(narrow or 4 * width, experts * used)
     heads = 0 if flash_attention else header.number("attention.head_count") or 0
     layer = ubatch * (4 * width + 3 * hidden + n_ctx * (heads + 1))
-    return _FLOAT * (layer + _LOGIT_ROWS * _vocabulary_size(header))
+    return _FLOAT * (layer + _LOGIT_ROWS * vocabulary_size(header))
 
 
 def vocabulary_bytes(header: Header) -> int:
     """Estimate the bytes of the library's tables of the vocabulary."""
-    return _TOKEN_BYTES * _vocabulary_size(header)
+    return _TOKEN_BYTES * vocabulary_size(header)
 
 
 def require_room(
@@ -118,15 +115,11 @@ def require_room(
             )
 
 
-def _vocabulary_size(header: Header) -> int:
-    tokens = header.metadata.get("tokenizer.ggml.tokens")
-    return len(tokens) if isinstance(tokens, Sequence) else 0
-
-
-def _cached_heads(header: Header, heads: int) -> Iterator[int]:
-    """Yield for each layer the number of its key-value heads."""
-    found = header.own("attention.head_count_kv")
+def _cached_heads(header: Header, heads: int, *, mtp: bool) -> int:
+    """Return the number of key-value heads of all layers. mtp: as in `cache_bytes`."""
+    found, trunk = header.own("attention.head_count_kv"), layers_of(header)
     if isinstance(found, Sequence) and not isinstance(found, str):
-        return (count for count in found if isinstance(count, int))
-    shared = found if isinstance(found, int) and found else heads
-    return repeat(shared, header.number("block_count") or 0)
+        per_layer = [count for count in found if isinstance(count, int)]
+        return sum(per_layer[trunk:] if mtp else per_layer[:trunk])
+    layers = (header.number("block_count") or 0) - trunk if mtp else trunk
+    return layers * (found if isinstance(found, int) and found else heads)

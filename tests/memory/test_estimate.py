@@ -1,5 +1,7 @@
 """What a context needs, worked out from headers of several kinds."""
 
+import tracemalloc
+
 import pytest
 
 from localspec.errors import ModelLoadError
@@ -39,6 +41,13 @@ def test_types_of_cache(kv_type: str, bytes_of_32: int) -> None:
 def test_layers_without_attention_cost_nothing() -> None:
     per_layer = [0] * 28 + [8] * 4
     assert cache_bytes(header(**{"attention.head_count_kv": per_layer}), 1) == 4 * 8 * 256 * 2
+
+
+def test_layers_without_end_take_no_memory_to_count() -> None:
+    tracemalloc.start()
+    assert cache_bytes(header(block_count=300_000_000), 1) == 300_000_000 * 8 * 256 * 2
+    assert tracemalloc.get_traced_memory()[1] < 1e6
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("key", ["attention.kv_lora_rank", "full_attention_interval"])
