@@ -83,15 +83,15 @@ def check_generative(path: str | os.PathLike[str]) -> Header:
     path: the first file of a split model. Raises ModelNotFoundError or ModelLoadError.
     """
     header = read_header(path)
-    _refuse(path, _wrong_kind(header))
+    _refuse(path, _wrong_part(header) or _wrong_kind(header))
     return _checked(path, header)
 
 
 def check_drafter(path: str | os.PathLike[str]) -> Header:
     """Check as `check_generative` does; a head that can draft here passes too."""
     header = read_header(path)
+    _refuse(path, _wrong_part(header))
     if header.architecture in MATRIX_KINDS:
-        _refuse(path, _wrong_part(header))
         matrix_head_of(Path(path), header)
         return header
     if kind_of(header) is None:
@@ -100,7 +100,6 @@ def check_drafter(path: str | os.PathLike[str]) -> Header:
 
 
 def _checked(path: str | os.PathLike[str], header: Header) -> Header:
-    _refuse(path, _wrong_part(header))
     tensors = [*header.tensors, *_tensors_of_other_parts(Path(path), header)]
     _refuse(
         path,

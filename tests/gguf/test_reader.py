@@ -14,7 +14,7 @@ import pytest
 
 import localspec.bundled
 from localspec.errors import LocalspecError, ModelLoadError, ModelNotFoundError
-from localspec.gguf.check import check_generative
+from localspec.gguf.check import check_drafter, check_generative
 from localspec.gguf.reader import Header, read_header
 from localspec.gguf.types import SCALARS
 
@@ -454,6 +454,11 @@ def test_a_split_model_is_checked_part_by_part(tmp_path: Path) -> None:
     assert second.name in refusal(check_generative, first, ModelLoadError)
     build(second, part(1))
     assert check_generative(first).tensors == ()
+    # Only the first part names the architecture.
+    unnamed = second.read_bytes().replace(b"general.architecture", b"general.is_not_there")
+    second.write_bytes(unnamed)
+    for check in (check_generative, check_drafter):
+        assert "pass the part named -00001-of-" in refusal(check, second, ModelLoadError)
     build(second, part(0))
     with pytest.raises(ModelLoadError, match="not part 2"):
         check_generative(first)
