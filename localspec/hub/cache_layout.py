@@ -194,7 +194,7 @@ def _is_other(entry: Path, file: RemoteFile) -> bool:
 def set_main(cached: CachedFile) -> None:
     """Make the commit of a file the newest one, in refs/main. Raises OSError."""
     main, commit = cached.folder / "refs" / "main", cached.model.commit
-    if main.is_file() and main.read_text(encoding="utf-8") == commit:
+    if main.is_file() and main.read_bytes() == commit.encode():
         return
     main.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(main) as part:

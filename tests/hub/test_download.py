@@ -101,6 +101,14 @@ def test_what_is_here_is_not_asked_for_again(hub: Hub) -> None:
     assert hub.sent == SIZE
 
 
+def test_a_damaged_reference_is_written_anew(hub: Hub) -> None:
+    (path,) = fetch(SNAKE)
+    main = store.folder_of(SNAKE.id) / "refs" / "main"
+    main.write_bytes(b"\xff\xfe")
+    assert fetch(SNAKE) == [path]
+    assert main.read_text() == hub.repos[SNAKE.id].main
+
+
 def test_huggingface_hubs_download_is_ours() -> None:
     path = hf_hub_download(SNAKE.id, "low/snake-Q8_0.gguf")
     model = look_up(SNAKE)
