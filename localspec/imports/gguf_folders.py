@@ -83,7 +83,8 @@ def _repositories(cache: Path) -> dict[str, str]:
 
 
 def _is_safe(file: str) -> bool:
-    return file.isprintable() and "\\" not in file and ":" not in file
+    inside = ".." not in file.split("/")
+    return inside and file.isprintable() and "\\" not in file and ":" not in file
 
 
 def setting(file: Path, name: str) -> str | None:

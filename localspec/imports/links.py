@@ -35,9 +35,14 @@ class LostModel:
     @property
     def reason(self) -> str:
         """One line: what is gone, and what to do."""
+        tool, _, name = self.name.partition(":")
+        # Ollama names its files by their content, so a newer one is another file.
+        again = "fetch it there again"
+        if tool == OLLAMA:
+            again += f" and run localspec pull --from {tool} {name}"
         return (
-            f"{self.name} is imported, and its file is gone ({self.file}); fetch it there again, "
-            f"or let localspec rm {self.name} forget it"
+            f"{self.name} is imported, and its file is gone ({self.file}); {again}, or let "
+            f"localspec rm {self.name} forget it"
         )
 
 

@@ -150,6 +150,15 @@ def test_a_link_follows_its_tool_to_another_file(tmp_path: Path) -> None:
         assert locate("ollama:owl:9m").read_bytes() == content.read_bytes()
 
 
+def test_of_ollama_a_file_that_is_gone_is_linked_anew(tmp_path: Path) -> None:
+    store = OllamaStore(tmp_path / "models")
+    store.add("owl:9m", {"model": TARGET})
+    [link] = link_all(ollama_collections(store.folder))
+    link.resolve().unlink()
+    [lost] = links.lost()
+    assert "run localspec pull --from ollama owl:9m, or" in lost.reason
+
+
 def test_deleting_a_link_keeps_the_file(studio: Path) -> None:
     link_all(folder_collections("lmstudio", studio))
     for name in names():

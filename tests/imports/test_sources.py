@@ -10,6 +10,7 @@ from huggingface_hub import constants
 
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.imports.collection import Collection
+from localspec.imports.gguf_folders import folder_collections
 from localspec.imports.sources import all_folders, collections_of, source_folders
 
 
@@ -76,6 +77,12 @@ def test_models_of_a_repository_are_named_by_quantisation_or_file(home: Path) ->
         "lmstudio:zoo/owl-GGUF:eagle3-owl-Q8_0.gguf",
     ]
     assert [each.repository for each in found("lmstudio")] == ["zoo/owl-GGUF"]
+
+
+def test_no_name_leads_out_of_the_folder_of_links(tmp_path: Path) -> None:
+    files = {"manifest=x=..=latest.json": b"{}", "x_.._owl-Q8_0.gguf": b""}
+    [found] = folder_collections("llama.cpp", fill(tmp_path / "cache", files))
+    assert not found.files and "may not be one here" in " ".join(found.problems.values())
 
 
 def test_both_layouts_of_llama_cpps_cache_are_read(
