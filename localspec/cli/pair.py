@@ -119,8 +119,8 @@ def _measured(target: Facts, drafter: Facts) -> PairMeasurement:
     target_file, drafter_file = target.files[0], drafter.files[0]
     kind = drafter_kind(target, drafter)
     name = kind if drafter.files == target.files else drafter_file.stem
-    ways = [IN_ONE_PASS] if kind == PARD else []
-    profile = remembered(target_file, {name: drafter_file}, RuntimeConfig(), ways)
+    way = IN_ONE_PASS if kind == PARD else ""
+    profile = remembered(target_file, {name: drafter_file}, RuntimeConfig(), [way] if way else [])
     costs = {depth: profile.step(name, depth) for depth in DEPTHS} if profile else None
     tried = remembered_rate(target_file, drafter_file)
     try:
@@ -128,7 +128,8 @@ def _measured(target: Facts, drafter: Facts) -> PairMeasurement:
     except InvalidValueError:
         # What the file recommends makes no sense, so nothing was planned with it.
         return PairMeasurement(tried, costs, "its first use")
-    learnt = learnt_rates.find(target_file, drafter_file, GenerationConfig().rule, temperature)
+    rule = GenerationConfig().rule
+    learnt = learnt_rates.find(target_file, drafter_file, rule, temperature, way=way)
     if learnt is not None:
         return PairMeasurement(learnt.total.share, costs, "earlier texts")
     prior = acceptance_priors.find(target_file, [drafter_file], temperature).rates.get(name)

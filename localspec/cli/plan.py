@@ -180,8 +180,8 @@ def _stored(
         output.note(f"not stored, as it holds only with {scaled}")
         return kept
     measured = engine.drafter_set.measured
-    counted = [measured[name].path for name in found.rates if name in measured]
-    learnt_rates.forget(engine.model.path, counted, temperature)
+    for each in (measured[name] for name in found.rates if name in measured):
+        learnt_rates.forget(engine.model.path, each.path, temperature, way=each.way)
     try:
         output.note(f"stored, and `auto` starts from it: {acceptance_priors.store(*files, kept)}")
     except OSError as error:

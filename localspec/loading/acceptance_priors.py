@@ -107,4 +107,4 @@ def _machine() -> dict[str, Any]:
 def _file(target: Path, drafters: Sequence[Path], temperature: float) -> Path:
     """The file for this request. Conditions that may change are in the file, checked on reading."""
     paths = [str(real_path(path)) for path in (target, *drafters)]
-    return cache_file("plans", [paths, _machine(), round(temperature, 1)])
+    return cache_file("plans", [paths, _machine(), round(float(temperature), 1)])

@@ -23,8 +23,8 @@ def first_guesses(
     for each in drafter_set.members:
         if each.measured is None:
             continue
-        name, file = each.drafter.name, each.measured.path
-        if earlier := learnt_rates.find(target, file, rule, temperature):
+        name, file, way = each.drafter.name, each.measured.path, each.measured.way
+        if earlier := learnt_rates.find(target, file, rule, temperature, way=way):
             rates[name], counts[name] = earlier.total.share, earlier
         elif name not in rates:
             known = remembered_rate(target, file)

@@ -1,10 +1,10 @@
 """Learnt rates: what the drafts of pairs came to in earlier runs, from which the next one starts.
 
-Kept for each target, drafter, rule and temperature: how many drafted tokens were right, in all, by
+Kept for each target, drafter (its file, and which way that drafts, as in `calibration.Measured`),
+rule and temperature: how many drafted tokens were right, in all, by
 their position in the draft, and by the drafter's confidence in them.
 """
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,34 +20,37 @@ _FEWEST = 32
 _MOST = 512
 
 
-def find(target: Path, drafter: Path, rule: str, temperature: float) -> DraftCounts | None:
+def find(
+    target: Path, drafter: Path, rule: str, temperature: float, *, way: str = ""
+) -> DraftCounts | None:
     """Return what a drafter's tokens came to; None where too little is known."""
-    known = _known(target, drafter, rule, temperature)
+    known = _known(_file(target, drafter, rule, temperature, way))
     return known if known.total.tried >= _FEWEST else None
 
 
-def add(target: Path, drafter: Path, rule: str, temperature: float, run: DraftCounts) -> None:
+def add(
+    target: Path, drafter: Path, rule: str, temperature: float, run: DraftCounts, *, way: str = ""
+) -> None:
     """Add what a run has learnt; nothing is stored where a file is gone or cannot be written."""
     if not run.total.tried:
         return
-    counts = _known(target, drafter, rule, temperature)
+    file = _file(target, drafter, rule, temperature, way)
+    counts = _known(file)
     if counts.total.tried > _MOST:
         counts.fade(_MOST / counts.total.tried)
     counts.extend(run)
-    if file := _file(target, drafter, rule, temperature):
+    if file:
         try_to_store(file, _record(counts))
 
 
-def forget(target: Path, drafters: Iterable[Path], temperature: float) -> None:
-    """Delete the rates of these drafters at a temperature, by all rules."""
-    for drafter in drafters:
-        for rule in RULES:
-            if file := _file(target, drafter, rule, temperature):
-                file.unlink(missing_ok=True)
+def forget(target: Path, drafter: Path, temperature: float, *, way: str = "") -> None:
+    """Delete the rates of a drafter at a temperature, by all rules."""
+    for rule in RULES:
+        if file := _file(target, drafter, rule, temperature, way):
+            file.unlink(missing_ok=True)
 
 
-def _known(target: Path, drafter: Path, rule: str, temperature: float) -> DraftCounts:
-    file = _file(target, drafter, rule, temperature)
+def _known(file: Path | None) -> DraftCounts:
     return (stored(file, _counts) if file else None) or DraftCounts()
 
 
@@ -77,10 +80,10 @@ def _tally(right: float, tried: float) -> Tally:
     return found
 
 
-def _file(target: Path, drafter: Path, rule: str, temperature: float) -> Path | None:
+def _file(target: Path, drafter: Path, rule: str, temperature: float, way: str) -> Path | None:
     """The file of a pair; None where a model is gone."""
     try:
         files = [stat_signature(path) for path in (target, drafter)]
     except OSError:
         return None
-    return cache_file("acceptance_rates", [files, rule, round(temperature, 1)])
+    return cache_file("acceptance_rates", [files, way, rule, round(float(temperature), 1)])

@@ -185,11 +185,11 @@ class LoadedModels:
         """
         if self.runtime.rope_in_words:
             return
-        files = {name: each.path for name, each in self.drafter_set.measured.items()}
+        measured = self.drafter_set.measured
         for rule, temperature, name, counts in self.policies.take_counts():
-            if name in files:
+            if each := measured.get(name):
                 target = self.target.model.path
-                learnt_rates.add(target, files[name], rule, temperature, counts)
+                learnt_rates.add(target, each.path, rule, temperature, counts, way=each.way)
 
     def watch_cores(self) -> None:
         """From now on, see what other programs use, if costs are learnt."""

@@ -44,6 +44,11 @@ def counts(right: float, tried: float) -> DraftCounts:
     return DraftCounts(Tally(right, tried))
 
 
+def test_the_same_temperature_has_one_record(pair: tuple[Path, Path]) -> None:
+    learnt_rates.add(*pair, "coupled", 0, counts(30, 60))
+    assert find(pair, 0.0) == 0.5
+
+
 def test_counts_add_up_and_old_ones_fade(pair: tuple[Path, Path]) -> None:
     learnt_rates.add(*pair, "coupled", 0.8, counts(12, 16))
     assert find(pair) is None
@@ -53,6 +58,7 @@ def test_counts_add_up_and_old_ones_fade(pair: tuple[Path, Path]) -> None:
     learnt_rates.add(*pair, "coupled", 0.8, counts(1000, 10_000))
     learnt_rates.add(*pair, "coupled", 0.8, counts(512, 512))
     assert find(pair) == pytest.approx((1.0 + 0.1) / 2, abs=0.01)
+    assert learnt_rates.find(*pair, "coupled", 0.8, way="in one pass") is None
     pair[1].write_bytes(b"another model")
     assert find(pair) is None
     pair[1].unlink()
@@ -122,7 +128,7 @@ def test_what_is_kept_is_what_is_read(
     pair: tuple[Path, Path], total: Tally, positions: list[Tally], margins: list[Tally]
 ) -> None:
     run = DraftCounts(total, positions, margins)
-    learnt_rates.forget(pair[0], [pair[1]], 0.8)
+    learnt_rates.forget(*pair, 0.8)
     learnt_rates.add(*pair, "coupled", 0.8, run)
     assert learnt_rates.find(*pair, "coupled", 0.8) == run
 
@@ -183,5 +189,5 @@ def test_of_several_guesses_the_best_founded_counts(pair: tuple[Path, Path]) -> 
         assert guess() == 0.25
         learnt_rates.add(target, drafter, "coupled", 0.8, counts(30, 60))
         assert guess() == 0.5
-        learnt_rates.forget(target, [drafter], 0.8)
+        learnt_rates.forget(target, drafter, 0.8)
         assert guess() == 0.25
