@@ -162,5 +162,6 @@ def draft_model(
         params = runtime.context_params(runtime.context_size(header))
         cache = runtime.context_for(model, header, params)
         resources.callback(cache.close)
-        drafter = DraftModel(cache, name=path.stem, n_vocab=vocabulary.n_vocab)
+        n_vocab, stand_in = vocabulary.n_vocab, model.new_line
+        drafter = DraftModel(cache, name=path.stem, n_vocab=n_vocab, stand_in=stand_in)
         return LlamaDrafter(drafter, depth, resources.pop_all())

@@ -49,7 +49,9 @@ class DraftModel:
     """A drafter that draws from a small model, with the target's own sampler and noise.
 
     cache: the drafter's model and cache. name: the origin of its tokens. n_vocab: the target's
-    vocabulary size; a draft model may have a few more tokens, which it must not propose.
+    vocabulary size; a draft model may have a few more tokens, which it must not propose, and a few
+    less: stand_in is the token that it reads in the place of one that it lacks, such as that of a
+    new line. Its drafts are guesses, and what the target makes of them depends on no token of its.
 
     Accepted tokens stay in the cache and are not evaluated again: a proposal first evaluates the
     committed tokens that the cache lacks, at most two. A cache that cannot be cut at any token is
@@ -61,7 +63,9 @@ class DraftModel:
     `Draft.probs`.
     """
 
-    def __init__(self, cache: Cache, *, name: str, n_vocab: int, ahead: bool = False) -> None:
+    def __init__(
+        self, cache: Cache, *, name: str, n_vocab: int, stand_in: int = 0, ahead: bool = False
+    ) -> None:
         self.name = name
         ready = self._ready if ahead else None
         self.traits = Traits(
@@ -69,9 +73,9 @@ class DraftModel:
         )
         self._cache = cache
         self._n_vocab = n_vocab
+        self._stand_in = stand_in
+        # As this model reads it: token for token the target's, but for those that it lacks.
         self._text: list[int] = []
-        # Whether the text has a token outside this model's vocabulary; then it proposes nothing.
-        self._has_unknown_token = False
         # How many tokens of the text the cache holds.
         self._cached = 0
         # The limit of the last proposal, and the tokens drawn behind the text; before a proposal
@@ -81,8 +85,7 @@ class DraftModel:
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Start on this text; nothing is evaluated before the first proposal."""
-        self._text = list(tokens)
-        self._has_unknown_token = self._has_unknown(tokens)
+        self._text = self._known(tokens)
         # The last token is always evaluated, for its logits.
         self._cached = self._cache.take_prefix(self._text[:-1])
         self._drawn = []
@@ -90,7 +93,7 @@ class DraftModel:
     def passes(self, limit: Limit) -> Passes[Draft]:
         """Draw up to `limit.depth` tokens, one pass each, until `limit.go_on` returns False."""
         depth = self._room(limit.depth)
-        if depth < 1 or self._has_unknown_token:
+        if depth < 1:
             return NOTHING
         self._limit = limit
         chain = Chain(limit, depth, self._n_vocab)
@@ -129,8 +132,7 @@ class DraftModel:
         self._cached += common_prefix(drawn[:-1], outcome.tokens)
         stand = self._keeps_drawn() and drawn[:count] == [*outcome.tokens]
         self._drawn = self._drawn[count:] if stand else []
-        self._text += outcome.tokens
-        self._has_unknown_token = self._has_unknown_token or self._has_unknown(outcome.tokens)
+        self._text += self._known(outcome.tokens)
 
     def _room(self, depth: int) -> int:
         """How many of so many tokens behind the text the context has room for."""
@@ -180,8 +182,11 @@ class DraftModel:
             self._cached += len(chunk)
         return []
 
-    def _has_unknown(self, tokens: Sequence[int]) -> bool:
-        return max(tokens, default=0) >= self._cache.n_vocab
+    def _known(self, tokens: Sequence[int]) -> list[int]:
+        n_vocab = self._cache.n_vocab
+        if max(tokens, default=0) < n_vocab:
+            return [*tokens]
+        return [token if token < n_vocab else self._stand_in for token in tokens]
 
 
 def _always(_confidence: float) -> bool:

@@ -23,15 +23,17 @@ class Pard(DraftModel):
     with the next proposal, in the same pass.
     """
 
-    def __init__(self, cache: Cache, *, name: str, n_vocab: int, mask: int) -> None:
-        super().__init__(cache, name=name, n_vocab=n_vocab)
+    def __init__(
+        self, cache: Cache, *, name: str, n_vocab: int, mask: int, stand_in: int = 0
+    ) -> None:
+        super().__init__(cache, name=name, n_vocab=n_vocab, stand_in=stand_in)
         self.traits = replace(self.traits, parallel=True)
         self._mask = mask
 
     def passes(self, limit: Limit) -> Passes[Draft]:
         """Draw up to `limit.depth` tokens from a pass of as many rows, until `limit.go_on` ends."""
         rows = min(limit.depth, self._cache.n_ctx - len(self._text) + 1)
-        if rows < 1 or self._has_unknown_token:
+        if rows < 1:
             return NOTHING
         masks = [self._mask] * (rows - 1)
         lacking = yield from self._catch_up(limit, self._cache.chunk - len(masks))

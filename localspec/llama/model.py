@@ -137,6 +137,11 @@ class Model(Closing):
         with self._counting:
             return len(self.tokenize(text, add_special=False))
 
+    @cached_property
+    def new_line(self) -> int:
+        """The token of a line feed, or the last of those that it takes."""
+        return [0, *self.tokenize_after("\n")][-1]
+
     def tokenize_after(self, text: str, *, parse_special: bool = True) -> list[int]:
         """Return the tokens of a text that continues another one: without BOS or a space in front.
 

@@ -123,9 +123,10 @@ class LoadedDrafter:
             return self._head_drafter(self.head, sequence, name, n_vocab)
         if self.translation:
             return TextDrafter(sequence, name=name, translation=self.translation)
+        vocabulary: dict[str, int] = {"n_vocab": n_vocab, "stand_in": sequence.model.new_line}
         if self.spec.mask_token is not None:
-            return Pard(sequence, name=name, n_vocab=n_vocab, mask=self.spec.mask_token)
-        return DraftModel(sequence, name=name, n_vocab=n_vocab, ahead=ahead)
+            return Pard(sequence, name=name, mask=self.spec.mask_token, **vocabulary)
+        return DraftModel(sequence, name=name, ahead=ahead, **vocabulary)
 
     @staticmethod
     def _head_drafter(head: Head, sequence: KVSequence, name: str, n_vocab: int) -> Drafter:

@@ -18,18 +18,24 @@ def limit(text: list[int], **more: object) -> Limit:
     return Limit(4, SAMPLER.prefix(text), SAMPLER, **more)  # type: ignore[arg-type]
 
 
-def test_it_proposes_nothing_after_a_token_outside_its_vocabulary() -> None:
+def test_a_known_token_stands_in_for_one_outside_its_vocabulary() -> None:
     """The target may have more tokens than the draft model, for chat turns for instance."""
-    cache = ToyCache(MODEL)
-    drafter = DraftModel(cache, name="small", n_vocab=12)
+    cache, plain = ToyCache(MODEL), ToyCache(MODEL)
+    drafter = DraftModel(cache, name="small", n_vocab=12, stand_in=5)
+    known = DraftModel(plain, name="small", n_vocab=12)
     drafter.begin([1, 2, 9, 3])
-    assert len(proposed(drafter, limit([1, 2, 9, 3]))) == 0
-    drafter.begin([1, 2, 3])
-    assert len(proposed(drafter, limit([1, 2, 3]))) == 4
-    drafter.observe(Outcome([11], 0))
-    assert len(proposed(drafter, limit([1, 2, 3, 11]))) == 0
-    drafter.begin([1, 2])
-    assert len(proposed(drafter, limit([1, 2]))) == 4
+    known.begin([1, 2, 5, 3])
+    text = [1, 2, 9, 3]
+    for committed in ([11], [4, 8, 8], None, [11, 1]):
+        drafts = [proposed(each, limit(text)).tokens for each in (drafter, known)]
+        assert [*drafts[0]] == [*drafts[1]] and len(drafts[0]) == 4
+        # None: all that was drafted, and a token that is not known.
+        tokens = [*map(int, drafts[0]), 10] if committed is None else committed
+        text += tokens
+        drafter.observe(Outcome(tokens, len(tokens) - 1))
+        read = [5 if token > 7 else token for token in tokens]
+        known.observe(Outcome(read, len(tokens) - 1))
+        assert cache.tokens == plain.tokens and cache.evaluated == plain.evaluated
 
 
 def test_it_proposes_no_token_the_target_does_not_know() -> None:
