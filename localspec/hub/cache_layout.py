@@ -12,17 +12,19 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from huggingface_hub.file_download import are_symlinks_supported
 from huggingface_hub.utils import WeakFileLock
 
 from localspec.errors import LocalspecError
+from localspec.gguf.reader import read_header
 from localspec.hub.copies import etag_of, record_copy
 from localspec.hub.listing import RemoteFile, RemoteModel
 from localspec.hub.store import folder_of, hub_cache, snapshots, snapshots_in
 from localspec.utils.format import format_bytes
-from localspec.utils.paths import written_whole
+from localspec.utils.paths import stat_signature, written_whole
 
 _LONGEST_NAME = 255
 _LOCK_POLL = 0.2  # seconds
@@ -53,13 +55,13 @@ class CachedFile:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the file can be opened and has its full size."""
-        return _size(self.path) == self.file.size
+        """Whether the file can be opened, has its full size, and is not known to be damaged."""
+        return self._is_sound(self.path)
 
     @property
     def has_blob(self) -> bool:
         """Whether the content is complete on disk, maybe as a file of another commit."""
-        return _size(self._blob) == self.file.size
+        return self._is_sound(self._blob)
 
     @property
     def partial_size(self) -> int:
@@ -87,7 +89,8 @@ class CachedFile:
         Where the system has no links, files are in the folders of revisions alone.
         """
         found = (snapshot / self.file.path for snapshot in snapshots_in(self.folder))
-        return [each for each in found if not each.is_symlink() and _size(each) == self.file.size]
+        others = (each for each in found if each != self.path and not each.is_symlink())
+        return [each for each in others if _size(each) == self.file.size]
 
     @contextmanager
     def locked(self, on_wait: Callable[[], None]) -> Iterator[None]:
@@ -147,6 +150,15 @@ class CachedFile:
     @property
     def _blob(self) -> Path:
         return self.folder / "blobs" / self.file.etag
+
+    def _is_sound(self, path: Path) -> bool:
+        """Whether a file has its full size and, where it is no GGUF, the content that it must have.
+
+        Hashing all files would take minutes.
+        """
+        if _size(path) != self.file.size:
+            return False
+        return _has_header(*stat_signature(path)) or self._is_content(path)
 
     def _is_content(self, path: Path) -> bool:
         """Whether the bytes of a file are those that the Hub has."""
@@ -227,6 +239,16 @@ def disk_errors_explained(wanted: Sequence[CachedFile]) -> Iterator[None]:
             f"cannot write to {hub_cache()} ({error.strerror or error}); see to its permissions, "
             "or set HF_HUB_CACHE to a folder elsewhere"
         ) from error
+
+
+@lru_cache
+def _has_header(path: str, _size: int, _time: int) -> bool:
+    """Whether the header of a GGUF can be read, for as long as the file stays the same."""
+    try:
+        read_header(path)
+    except LocalspecError:
+        return False
+    return True
 
 
 def _size(path: Path) -> int:

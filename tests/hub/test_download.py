@@ -101,6 +101,20 @@ def test_what_is_here_is_not_asked_for_again(hub: Hub) -> None:
     assert hub.sent == SIZE
 
 
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_file_whose_header_is_damaged_is_fetched_again(
+    linked: bool, client: pytest.MonkeyPatch, hub: Hub
+) -> None:
+    client.setattr(constants, "HF_HUB_DISABLE_SYMLINKS", not linked)
+    (path,) = fetch(SNAKE)
+    with path.open("r+b") as file:
+        file.write(bytes(64))
+    model = look_up(SNAKE)
+    assert bytes_on_disk(model) == 0
+    assert fetch(model) == [path]
+    assert path.read_bytes() == TARGET.read_bytes() and hub.sent == 2 * SIZE
+
+
 def test_a_damaged_reference_is_written_anew(hub: Hub) -> None:
     (path,) = fetch(SNAKE)
     main = store.folder_of(SNAKE.id) / "refs" / "main"
