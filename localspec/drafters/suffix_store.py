@@ -4,11 +4,8 @@ There is one file per vocabulary: a first line, a checksum, then the tokens of a
 little-endian 32-bit integers, with -1 after each text. A file is always replaced as a whole.
 """
 
-import os
-import sys
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,10 +13,8 @@ import numpy as np
 
 from localspec.errors import InvalidValueError
 from localspec.utils.bounded_file import read_regular
+from localspec.utils.folder_lock import locked_folder
 from localspec.utils.paths import atomic_writer, cache_folder
-
-if sys.platform != "win32":
-    import fcntl
 
 _FIRST_LINE = b"localspec past texts 1\n"
 _HEAD = len(_FIRST_LINE) + 4  # and the CRC-32 of the rest
@@ -92,7 +87,7 @@ class PastTexts:
             raise InvalidValueError(f"token is {wrong[0]}; it must be from 0 to {_LARGEST}")
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _locked(self.folder):
+            with locked_folder(self.folder):
                 older = [past for past in self._read() if past != text[: len(past)]]
                 self._write(self._bounded([*older, text]))
         except OSError as error:
@@ -102,7 +97,7 @@ class PastTexts:
         """Delete the texts of this vocabulary. Raises OSError if that is impossible."""
         if not self.folder.exists():
             return
-        with _locked(self.folder):
+        with locked_folder(self.folder):
             for path in self.folder.glob(f"{self.path.stem}*"):
                 path.unlink(missing_ok=True)
 
@@ -159,20 +154,3 @@ def _fault(data: bytes) -> str | None:
     if entries.size and (entries[-1] != _CLOSE or entries.min() < _CLOSE):
         return "holds something other than texts"
     return None
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Lock the folder against other processes, so that no added text is lost.
-
-    Windows has no such lock: there the last process to write wins, and the file stays valid.
-    """
-    if sys.platform == "win32":
-        yield
-        return
-    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

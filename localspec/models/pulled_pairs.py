@@ -4,7 +4,8 @@ A target is known by its repository, so that a pair holds for all of its quantis
 are known by their paths.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 from localspec.hub import store
 from localspec.hub.reference import Reference, Repository, repository
 from localspec.imports import links
-from localspec.utils.paths import data_folder
+from localspec.utils.folder_lock import locked_folder
+from localspec.utils.paths import data_folder, make_private_folder
 from localspec.utils.stored_json import stored, try_to_store
 
 
@@ -38,20 +40,23 @@ def add_pulled(target: Path, drafter: Path) -> bool:
 
     Returns whether that is new: it was not the last one already.
     """
-    pair, known = PulledPair(_name_of_target(target), _reference_of(drafter)), _pairs()
-    if next((each for each in known if _is_of(each, target)), None) == pair:
-        return False
-    _store([pair, *(each for each in known if each != pair)])
+    pair = PulledPair(_name_of_target(target), _reference_of(drafter))
+    with _locked():
+        known = _pairs()
+        if next((each for each in known if _is_of(each, target)), None) == pair:
+            return False
+        _store([pair, *(each for each in known if each != pair)])
     return True
 
 
 def forget_removed(repositories: Collection[str]) -> None:
     """Forget the pairs of these repositories of which nothing is left on this disk."""
     gone = {each.lower() for each in repositories if not store.models_of(each)}
-    known = _pairs()
-    kept = [each for each in known if not gone & set(_repositories(each))]
-    if len(kept) < len(known):
-        _store(kept)
+    with _locked():
+        known = _pairs()
+        kept = [each for each in known if not gone & set(_repositories(each))]
+        if len(kept) < len(known):
+            _store(kept)
 
 
 def _is_of(pair: PulledPair, target: Path) -> bool:
@@ -82,6 +87,19 @@ def _file() -> Path:
 
 def _pairs() -> list[PulledPair]:
     return stored(_file(), _parse) or []
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """Let no other process change the list meanwhile; a damaged one is kept aside."""
+    file = _file()
+    with ExitStack() as held:
+        with suppress(OSError):  # a disk that cannot be written; nothing is stored either
+            make_private_folder(file.parent)
+            held.enter_context(locked_folder(file.parent))
+            if file.is_file() and stored(file, _parse) is None:
+                file.replace(file.with_name(f"{file.name}.damaged"))
+        yield
 
 
 def _store(pairs: Sequence[PulledPair]) -> None:
