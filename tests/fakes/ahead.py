@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pytest
 
@@ -17,17 +18,32 @@ def give_each_model_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing_ahead, "devices_of", lambda model: {str(id(model))})
 
 
+class Proposed(NamedTuple):
+    """A draft that was proposed behind a text.
+
+    began: the length of the text behind which its first ready token was drawn, and all since; that
+    of the text, where none was ready. state: the target's state there.
+    """
+
+    text: list[int]
+    draft: list[int]
+    began: int
+    state: float | None
+
+
 class Recorded(DraftModel):
-    """A draft model that keeps what it proposed, with the text before it."""
+    """A draft model that keeps what it proposed."""
 
     def begin(self, tokens) -> None:  # type: ignore[no-untyped-def]
-        self.proposed: list[tuple[list[int], list[int]]] = []
+        self.proposed: list[Proposed] = []
         super().begin(tokens)
 
     def passes(self, limit: Limit) -> Passes[Draft]:
         text = list(self._text)
+        if not self._drawn:
+            self._began = len(text), limit.prefix.state
         draft = yield from super().passes(limit)
-        self.proposed.append((text, list(draft.tokens)))
+        self.proposed.append(Proposed(text, list(draft.tokens), *self._began))
         return draft
 
 

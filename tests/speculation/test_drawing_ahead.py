@@ -1,6 +1,7 @@
 """Drawing ahead: whatever is drawn while the target computes, texts and drafts are the same."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import cycle, repeat
 
 import pytest
@@ -8,6 +9,7 @@ from fakes.ahead import Interleaved, Recorded
 from fakes.enumeration import Drawn, SharedNoise, exact, total_variation
 from fakes.laws import EXACT, PROMPT, SAMPLERS, TOYS, product_law
 from fakes.mutants import Code, Edit
+from fakes.plain_sampling import plain_stateful
 from fakes.toy import ToyCache, ToyModel, ToyTarget, fixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,13 +47,25 @@ def plain(seed: int, params: SamplingParams = SAMPLERS["full"]) -> list[int]:
     return [token.id for token in decoder(None, seed, params).run(LENGTH)]
 
 
-def drawn_by(model: ToyModel, text: Sequence[int], count: int, sampler: Sampler) -> list[int]:
-    """What a model draws after a text, token by token: an oracle without caches."""
+def drawn_by(
+    model: ToyModel,
+    text: Sequence[int],
+    count: int,
+    sampler: Sampler,
+    state: float | None = None,
+) -> list[int]:
+    """What a model draws after a text, token by token: an oracle without caches.
+
+    state: of the sampler behind the text; from there on the model's own distributions move it.
+    """
     tokens: list[int] = []
     for _ in range(count):
-        prefix = sampler.prefix([*text, *tokens])
-        row = sampler.distribution(model.logits([*text, *tokens]), prefix)
-        tokens.append(sampler.sample(row, prefix))
+        before = [*text, *tokens]
+        prefix = replace(sampler.prefix(before), state=state)
+        row = model.logits(before)
+        tokens.append(sampler.sample(sampler.distribution(row, prefix), prefix))
+        if state is not None:
+            state = plain_stateful(row, sampler.params, state)[1][tokens[-1]]
     return tokens
 
 
@@ -98,8 +112,11 @@ def test_texts_and_drafts_do_not_depend_on_who_is_quicker(data: st.DataObject) -
     loop.end()
     assert tokens == plain(seed, params)[:stop]
     assert loop.target.cache == loop.text[:-1]  # type: ignore[attr-defined]
-    for text, draft in drafter.proposed:
-        assert draft == drawn_by(SMALL, text, len(draft), Sampler(params, Noise(seed)))
+    sampler = Sampler(params, Noise(seed))
+    for text, draft, began, state in drafter.proposed:
+        whole = [*text, *draft]
+        drawn = drawn_by(SMALL, whole[:began], len(whole) - began, sampler, state)
+        assert whole[began:] == drawn
     # The drafter's cache begins with what it says that it holds, so another text can use it.
     cache = drafter._cache
     assert isinstance(cache, ToyCache)
