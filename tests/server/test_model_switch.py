@@ -194,6 +194,7 @@ def metric(served: Served, name: str) -> float:
     return float(found.rpartition(" ")[2])
 
 
+@pytest.mark.slow
 def test_a_conversation_is_kept_while_the_other_model_answers(
     own_cache: None, second: Path, texts: dict[str, str]
 ) -> None:
@@ -206,6 +207,7 @@ def test_a_conversation_is_kept_while_the_other_model_answers(
         assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == read - 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
 def test_memory_is_free_once_a_model_is_unloaded(own_cache: None) -> None:
     with serving("--threads", "1", "--load-mode", "mmap", "--unload-after", "0.05") as served:

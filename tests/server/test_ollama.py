@@ -97,6 +97,7 @@ def test_texts_are_continued(served: Served, client: Client, alone: Engine) -> N
     assert told.response == alone.generate(messages, max_tokens=1000, temperature=0).text
 
 
+@pytest.mark.slow
 def test_a_gap_is_filled(own_cache: None, tmp_path: Any) -> None:
     path = write_fim_model(tmp_path / "fim.gguf")
     free = {"temperature": 0, "ignore_eos": True}
@@ -111,6 +112,7 @@ def test_a_gap_is_filled(own_cache: None, tmp_path: Any) -> None:
         assert gap != continued(served, "DEF F(X):", **free)
 
 
+@pytest.mark.slow
 def test_a_model_without_a_template_continues(own_cache: None, tmp_path: Any) -> None:
     """As with Ollama's own template for such models."""
     write_tiny(tmp_path / "bare.gguf", "llama", quantised=False, template="")
