@@ -18,6 +18,8 @@ Row = tuple[str, str]
 
 # Letters of a chat template's first line.
 _MAX_TEMPLATE_LENGTH = 60
+# Of a name or a licence; some files have the whole text of theirs.
+_MOST_LETTERS = 200
 # Of all parameters: types that fewer are stored in are not named.
 _MIN_SHARE = 0.005
 
@@ -86,9 +88,9 @@ def model_rows(facts: Facts, digits: EqualDigits | None = None) -> list[Row]:
     return [
         ("file", f"{facts.files[0]}{parts}"),
         ("size", format_bytes(facts.size)),
-        ("name", facts.text("general.name") or "-"),
+        ("name", _short(facts.text("general.name") or "-")),
         ("licence", _licence(facts)),
-        ("architecture", facts.header.architecture or "-"),
+        ("architecture", _short(facts.header.architecture or "-")),
         ("parameters", f"{format_count(facts.parameters)} ({facts.parameters:,})"),
         ("quantisation", _quantisation(facts)),
         ("shape", _shape(facts)),
@@ -153,7 +155,12 @@ def _template(template: str | None) -> str:
 
 def _licence(facts: Facts) -> str:
     said = [facts.text(f"general.license{key}") for key in ("", ".name", ".link")]
-    return ", ".join(dict.fromkeys(each for each in said if each)) or "-"
+    return _short(", ".join(dict.fromkeys(each for each in said if each)) or "-")
+
+
+def _short(text: str) -> str:
+    """A text of a header, which may be of any length."""
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
 
 
 def model_record(facts: Facts, digits: EqualDigits | None = None) -> dict[str, Any]:

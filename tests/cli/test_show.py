@@ -176,6 +176,11 @@ def test_licence_and_names_cannot_move_the_cursor(tmp_path: Path) -> None:
     assert rows(shown)["licence"] == "other, https://example.org/l"
 
 
+def test_a_licence_may_be_long(tmp_path: Path) -> None:
+    path = odd(tmp_path / "l.gguf", general__license="may " * 5_000)
+    assert rows(run(tmp_path, str(path)).out)["licence"] == "may " * 50 + "..."
+
+
 @pytest.mark.parametrize(
     ("content", "code", "said"),
     [(b"no model", 5, "is not a GGUF file"), (None, 3, "no model file")],

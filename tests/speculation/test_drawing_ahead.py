@@ -1,4 +1,7 @@
-"""Drawing ahead: whatever is drawn while the target computes, texts and drafts are the same."""
+"""Drawing ahead: whatever is drawn while the target computes, texts are the same.
+
+So are drafts, but for those of samplers with a state, which begin with the state that was guessed.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
