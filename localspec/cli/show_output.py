@@ -149,7 +149,7 @@ def _template(template: str | None) -> str:
     if not template:
         return "none"
     first = template.lstrip().partition("\n")[0]
-    shown = first if len(first) <= _MAX_TEMPLATE_LENGTH else f"{first[:_MAX_TEMPLATE_LENGTH]}..."
+    shown = _short(first, _MAX_TEMPLATE_LENGTH)
     return f"{shown} ({len(template):,} characters; --template prints them)"
 
 
@@ -158,9 +158,9 @@ def _licence(facts: Facts) -> str:
     return _short(", ".join(dict.fromkeys(each for each in said if each)) or "-")
 
 
-def _short(text: str) -> str:
-    """A text of a header, which may be of any length."""
-    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
+def _short(text: str, most: int = _MOST_LETTERS) -> str:
+    """A text of a header, which may be of any length. most: letters."""
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def model_record(facts: Facts, digits: EqualDigits | None = None) -> dict[str, Any]:
