@@ -78,6 +78,10 @@ class Catalog:
         self.contexts[model] = service.engine.context
         self.loaded, self.usual = (model, service), model
 
+    def present(self, name: str | None) -> ServedModel:
+        """The model that a name means just now. Raises ApiError (404)."""
+        return self.find(name) or self.usual
+
     def find(self, name: str | None) -> ServedModel | None:
         """The model of this name; None for a name that means any of them. Raises ApiError (404)."""
         plain = (name or "").removesuffix(TAG)

@@ -97,7 +97,7 @@ async def _running(request: Request) -> Response:
 
 async def _show(request: Request) -> Response:
     catalog, body = catalog_of(request), await body_of(request)
-    model = catalog.find(body.text("model") or body.text("name")) or catalog.usual
+    model = catalog.present(body.text("model") or body.text("name"))
     return JsonAnswer(await asyncio.to_thread(_shown, model, catalog))
 
 
