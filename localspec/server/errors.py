@@ -15,6 +15,8 @@ _KINDS = {
     503: "overloaded_error",
 }
 JSON = dict[str, Any]
+# In how many seconds a client that was told to come again may do so.
+_RETRY_SECONDS = 5
 
 
 class ApiError(Exception):
@@ -83,6 +85,21 @@ class ApiError(Exception):
     def reason(self) -> str:
         """The words that belong to the status."""
         return HTTPStatus(self.status).phrase
+
+
+def shutting_down() -> ApiError:
+    """The error of a request that comes while the server ends."""
+    return ApiError(503, "the server is shutting down", code="shutting_down")
+
+
+def queue_full(what: str) -> ApiError:
+    """The error of a request for which there is no room among those that wait. what: how many do.
+
+    Nothing is known of when there will be.
+    """
+    return ApiError(
+        429, f"{what} already; ask again later", code="queue_full", retry_after=_RETRY_SECONDS
+    )
 
 
 def too_long(what: str, context: int, tokens: int | None = None) -> ApiError:

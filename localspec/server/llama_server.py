@@ -12,7 +12,7 @@ from starlette.routing import Route
 import localspec
 from localspec.errors import WorkerError
 from localspec.server.catalog import Catalog, ServedModel
-from localspec.server.errors import ApiError
+from localspec.server.errors import ApiError, shutting_down
 from localspec.server.exchange import JsonAnswer, body_of, catalog_of, lease, switch_of
 from localspec.server.metrics import timings
 from localspec.server.openai_chat import template_options
@@ -49,7 +49,7 @@ def routes() -> list[Route]:
 async def _health(request: Request) -> Response:
     switch = switch_of(request)
     if switch.closing:
-        raise ApiError(503, "the server is shutting down", code="shutting_down")
+        raise shutting_down()
     if service := switch.catalog.service:
         try:
             service.engine.model.require_workers()
@@ -97,8 +97,7 @@ async def _props(request: Request) -> Response:
 
 async def _slots(request: Request) -> Response:
     service = catalog_of(request).service
-    slots = service.pool.slots if service else []
-    return JsonAnswer([_slot(service, each) for each in slots if service])
+    return JsonAnswer([_slot(service, each) for each in service.pool.slots] if service else [])
 
 
 def _slot(service: Service, pooled: PooledSlot) -> dict[str, Any]:
@@ -127,9 +126,7 @@ async def _models(request: Request) -> Response:
 
 async def _model(request: Request) -> Response:
     catalog = catalog_of(request)
-    return JsonAnswer(
-        _described(catalog.find(request.path_params["name"]) or catalog.usual, catalog)
-    )
+    return JsonAnswer(_described(catalog.present(request.path_params["name"]), catalog))
 
 
 def _described(model: ServedModel, catalog: Catalog) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from localspec.gguf.reader import read_header
 from localspec.server.catalog import Catalog, ServedModel
-from localspec.server.errors import ApiError
+from localspec.server.errors import queue_full, shutting_down
 from localspec.server.service import Service
 from localspec.utils.format import format_seconds
 from localspec.utils.heap import give_back_heap
@@ -24,8 +24,6 @@ log = logging.getLogger("localspec.server")
 
 # How often it is looked whether texts that were given up have ended, which takes them a step.
 _POLL_SECONDS = 0.01
-# In how many seconds a client that was told to come again may do so.
-_RETRY_SECONDS = 5
 
 
 class ModelSwitch:
@@ -97,19 +95,15 @@ class ModelSwitch:
 
     async def _enter(self, named: ServedModel | None) -> None:
         if self._door.locked() and self.waiting >= self._queue_limit:
-            raise ApiError(
-                429,
-                f"{self.waiting} requests wait for a model already; ask again later",
-                code="queue_full",
-                retry_after=_RETRY_SECONDS,
-            )
+            raise queue_full(f"{self.waiting} requests wait for a model")
         self.waiting += 1
         try:
             async with self._door:
                 wanted = named or self.catalog.usual
                 if not self.catalog.service_of(wanted):
                     await self._idle.wait()
-                    self._require_open()
+                    if self.closing:
+                        raise shutting_down()
                     await _whole(self._change(wanted))
                 self._active += 1
                 self._idle.clear()
@@ -118,10 +112,8 @@ class ModelSwitch:
 
     async def unload(self, name: str | None) -> None:
         """Unload the model of this name, if it is loaded, once nobody uses it. Raises ApiError."""
-        named = self.catalog.find(name)
         async with self._door:
-            wanted = named or self.catalog.usual
-            if self.catalog.service_of(wanted):
+            if self.catalog.service_of(self.catalog.present(name)):
                 await self._idle.wait()
                 await _whole(self._unload())
 
@@ -145,9 +137,10 @@ class ModelSwitch:
 
     async def _change(self, wanted: ServedModel) -> None:
         """Load a model in the place of the one that is loaded. Raises what loading raises."""
-        # A file that cannot be read costs nobody the other model.
-        await asyncio.to_thread(read_header, wanted.path)
-        await self._unload()
+        if self.catalog.service:
+            # A file that cannot be read costs nobody the other model.
+            await asyncio.to_thread(read_header, wanted.path)
+            await self._unload()
         log.info("loading %s", wanted.name)
         began, self.loads = perf_counter(), True
         try:
@@ -159,9 +152,9 @@ class ModelSwitch:
         self._changed(service)
 
     async def _unload(self) -> None:
-        """Free the model that is loaded, if one is; nobody uses it."""
-        if (service := self.catalog.service) is None:
-            return
+        """Free the model that is loaded; nobody uses it."""
+        service = self.catalog.service
+        assert service
         self.catalog.loaded = None
         while service.pool.busy:
             await asyncio.sleep(_POLL_SECONDS)
@@ -180,10 +173,6 @@ class ModelSwitch:
     def _begin_threads(self) -> None:
         self._threads = ThreadPoolExecutor(thread_name_prefix="localspec-server")
         asyncio.get_running_loop().set_default_executor(self._threads)
-
-    def _require_open(self) -> None:
-        if self.closing:
-            raise ApiError(503, "the server is shutting down", code="shutting_down")
 
 
 async def _whole(work: Coroutine[Any, Any, None]) -> None:

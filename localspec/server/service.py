@@ -12,7 +12,7 @@ from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import checked_ids, text_tokens
 from localspec.generation_config import GenerationOptions
-from localspec.server.errors import ApiError
+from localspec.server.errors import shutting_down
 from localspec.server.fields import Fields
 from localspec.server.input_processor import InputProcessor
 from localspec.server.kept_states import KeptStates
@@ -124,4 +124,4 @@ class Service:
 
     def _require(self, serves: bool) -> None:
         if not serves:
-            raise ApiError(503, "the server is shutting down", code="shutting_down")
+            raise shutting_down()

@@ -10,10 +10,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.slot import Slot
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama.cached_text import LEAST_SAVED
-from localspec.server.errors import ApiError
-
-# How long a client whose request was refused may wait before it asks again, where nothing is known.
-_RETRY_SECONDS = 5
+from localspec.server.errors import queue_full
 
 
 class PooledSlot:
@@ -108,12 +105,7 @@ class SlotPool:
     async def _turn(self, *, is_choice: bool) -> None:
         """Wait until it is this request's turn."""
         if not is_choice and len(self._waiting) >= self._queue_limit:
-            raise ApiError(
-                429,
-                f"{len(self._waiting)} requests are waiting already; ask again later",
-                code="queue_full",
-                retry_after=_RETRY_SECONDS,
-            )
+            raise queue_full(f"{len(self._waiting)} requests are waiting")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
