@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -45,7 +46,9 @@ from localspec.server.log import log_refusal
 from localspec.server.model_switch import ModelSwitch
 from localspec.server.native_answer import NativeAnswer
 from localspec.server.ollama_chat import CHAT, GENERATE, NDJSON, OllamaForm, json_line
+from localspec.server.openai_chat import ChatRequest
 from localspec.server.openai_parts import token_count
+from localspec.server.openai_responses import ResponsesRequest
 from localspec.server.page import page
 from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
@@ -99,39 +102,49 @@ async def _page(_request: Request) -> Response:
     return page()
 
 
+# What reads a body.
+_Read = Callable[[Fields, Service], _Asked]
+
+
 async def _stream(
     request: Request,
     body: Fields,
-    lines: Callable[[Service], AsyncGenerator[str]],
+    read: _Read[_Asked],
+    lines: Callable[[_Asked, Service], AsyncGenerator[str]],
     **form: Any,
 ) -> Response:
     """A stream of the model that a body names; the stream begins while that is waited for.
 
-    lines: made by its service. form: as of `event_stream`.
+    form: as of `event_stream`.
     """
 
     async def leased() -> AsyncGenerator[str]:
-        async with lease(request, body) as service, aclosing(lines(service)) as made:
-            async for line in made:
-                yield line
+        async with lease(request, body) as service:
+            asked = await asyncio.to_thread(read, body, service)
+            async with aclosing(lines(asked, service)) as made:
+                async for line in made:
+                    yield line
 
     return await event_stream(request, leased(), **form)
 
 
 async def _whole(
-    request: Request, body: Fields, work: Callable[[Service], Awaitable[JSON | list[JSON]]]
+    request: Request,
+    body: Fields,
+    read: _Read[_Asked],
+    work: Callable[[_Asked, Service], Awaitable[JSON | list[JSON]]],
 ) -> Response:
-    """A whole answer of the model that a body names. work: by its service."""
+    """A whole answer of the model that a body names."""
 
     async def leased() -> JSON | list[JSON]:
         async with lease(request, body) as service:
-            return await work(service)
+            return await work(await asyncio.to_thread(read, body, service), service)
 
     return JsonAnswer(await unless_gone(request, leased()))
 
 
 def _answers(
-    read: Callable[[Fields, Service], _Asked],
+    read: _Read[_Asked],
     chunks: Callable[[_Asked, Service], AsyncGenerator[JSON]],
     complete: Callable[[_Asked, Service], Awaitable[JSON | list[JSON]]],
     *,
@@ -139,27 +152,20 @@ def _answers(
 ) -> Callable[[Request], Awaitable[Response]]:
     """A path whose stream is its chunks as lines of data. done: whether a last line says so."""
 
+    def lines(asked: _Asked, service: Service) -> AsyncGenerator[str]:
+        return data_lines(chunks(asked, service), done=done)
+
     async def answer(request: Request) -> Response:
         body = await body_of(request)
-
-        async def lines(service: Service) -> AsyncGenerator[str]:
-            asked = await asyncio.to_thread(read, body, service)
-            async with aclosing(data_lines(chunks(asked, service), done=done)) as made:
-                async for line in made:
-                    yield line
-
-        async def whole(service: Service) -> JSON | list[JSON]:
-            return await complete(await asyncio.to_thread(read, body, service), service)
-
         if body.flag("stream"):
-            return await _stream(request, body, lines)
-        return await _whole(request, body, whole)
+            return await _stream(request, body, read, lines)
+        return await _whole(request, body, read, complete)
 
     return answer
 
 
 def _native_answers(
-    read: Callable[[Fields, Service], _Asked],
+    read: _Read[_Asked],
     answer: Callable[[_Asked, Service], Awaitable[NativeAnswer]],
 ) -> Callable[[Request], Awaitable[Response]]:
     """A path whose answer has llama-server's own form."""
@@ -183,81 +189,56 @@ _native = _native_answers(native_completion.read, native_completion.answer)
 _infill = _native_answers(infill.read, infill.answer)
 
 
-async def _responses(request: Request) -> Response:
-    body = await body_of(request)
-    stored: StoredResponses = request.app.state.stored
-    heartbeat = comment
-
-    async def lines(service: Service) -> AsyncGenerator[str]:
-        nonlocal heartbeat
-        asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
-        answer = openai_responses.ResponseBuilder(asked, service)
-        heartbeat = answer.heartbeat
-        async with aclosing(openai_responses.events(asked, service, stored, answer)) as made:
-            async for line in made:
-                yield line
-
-    async def whole(service: Service) -> JSON:
-        asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
-        return await openai_responses.complete(asked, service, stored)
-
-    if body.flag("stream"):
-        return await _stream(request, body, lines, heartbeat=lambda: heartbeat())
-    return await _whole(request, body, whole)
+async def _chat_count(asked: ChatRequest | ResponsesRequest, service: Service) -> JSON:
+    return await token_count(asked.chat, service)
 
 
 async def _chat_tokens(request: Request) -> Response:
-    body = await body_of(request)
+    return await _whole(request, await body_of(request), openai_chat.read, _chat_count)
 
-    async def count(service: Service) -> JSON:
-        asked = await asyncio.to_thread(openai_chat.read, body, service)
-        return await token_count(asked.chat, service)
 
-    return await _whole(request, body, count)
+async def _responses(request: Request) -> Response:
+    body, stored = await body_of(request), _stored_of(request)
+    heartbeat = comment
+
+    def lines(asked: ResponsesRequest, service: Service) -> AsyncGenerator[str]:
+        nonlocal heartbeat
+        answer = openai_responses.ResponseBuilder(asked, service)
+        heartbeat = answer.heartbeat
+        return openai_responses.events(asked, service, stored, answer)
+
+    read = partial(openai_responses.read, stored=stored)
+    if body.flag("stream"):
+        return await _stream(request, body, read, lines, heartbeat=lambda: heartbeat())
+    return await _whole(request, body, read, partial(openai_responses.complete, stored=stored))
 
 
 async def _response_tokens(request: Request) -> Response:
-    body = await body_of(request)
-    stored: StoredResponses = request.app.state.stored
-
-    async def count(service: Service) -> JSON:
-        asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
-        return await token_count(asked.chat, service)
-
-    return await _whole(request, body, count)
+    read = partial(openai_responses.read, stored=_stored_of(request))
+    return await _whole(request, await body_of(request), read, _chat_count)
 
 
 async def _response(request: Request) -> Response:
+    return JsonAnswer(_stored_of(request).response(request.path_params["name"]))
+
+
+def _stored_of(request: Request) -> StoredResponses:
+    """The answers so far that a request may go on from."""
     stored: StoredResponses = request.app.state.stored
-    return JsonAnswer(stored.response(request.path_params["name"]))
+    return stored
 
 
 async def _messages(request: Request) -> Response:
-    body = await body_of(request)
-
-    async def lines(service: Service) -> AsyncGenerator[str]:
-        asked = await asyncio.to_thread(anthropic_messages.read, body, service)
-        async with aclosing(anthropic_messages.events(asked, service)) as made:
-            async for line in made:
-                yield line
-
-    async def whole(service: Service) -> JSON:
-        asked = await asyncio.to_thread(anthropic_messages.read, body, service)
-        return await anthropic_messages.complete(asked, service)
-
+    body, read = await body_of(request), anthropic_messages.read
     if body.flag("stream"):
-        return await _stream(request, body, lines, heartbeat=anthropic_messages.ping)
-    return await _whole(request, body, whole)
+        ping = anthropic_messages.ping
+        return await _stream(request, body, read, anthropic_messages.events, heartbeat=ping)
+    return await _whole(request, body, read, anthropic_messages.complete)
 
 
 async def _count_tokens(request: Request) -> Response:
-    body = await body_of(request)
-
-    async def count(service: Service) -> JSON:
-        asked = await asyncio.to_thread(anthropic_messages.read, body, service, counts_only=True)
-        return await anthropic_messages.count(asked, service)
-
-    return await _whole(request, body, count)
+    read = partial(anthropic_messages.read, counts_only=True)
+    return await _whole(request, await body_of(request), read, anthropic_messages.count)
 
 
 def _ollama_answers(form: OllamaForm) -> Callable[[Request], Awaitable[Response]]:
@@ -266,27 +247,18 @@ def _ollama_answers(form: OllamaForm) -> Callable[[Request], Awaitable[Response]
     async def answer(request: Request) -> Response:
         body, began = await body_of(request), perf_counter()
         switch = switch_of(request)
-        name = (switch.catalog.find(body.text("model")) or switch.catalog.usual).name
+        name = switch.catalog.present(body.text("model")).name
         if form.unloads(body):
             await unless_gone(request, switch.unload(name))
             return JsonAnswer(form.part(name) | {"done": True, "done_reason": "unload"})
-
-        async def lines(service: Service) -> AsyncGenerator[str]:
-            asked = await asyncio.to_thread(form.read, body, service)
-            async with aclosing(ollama_chat.lines(asked, service, began)) as made:
-                async for line in made:
-                    yield line
-
-        async def whole(service: Service) -> JSON:
-            asked = await asyncio.to_thread(form.read, body, service)
-            return await ollama_chat.complete(asked, service, began)
-
         if form.is_empty(body) or body.flag("stream") is False:
-            return await _whole(request, body, whole)
+            complete = partial(ollama_chat.complete, began=began)
+            return await _whole(request, body, form.read, complete)
         return await _stream(
             request,
             body,
-            lines,
+            form.read,
+            partial(ollama_chat.lines, began=began),
             heartbeat=lambda: json_line(form.part(name)),
             error_line=json_line,
             media_type=NDJSON,
