@@ -67,7 +67,7 @@ class ModelReady:
             reason=drafter_set.reason,
             notes=tuple(engine.notes),
             context=engine.context,
-            longest_context=engine.slot.loaded.longest_context,
+            longest_context=engine.slots.own.loaded.longest_context,
             bundled=path == registry.bundled().target,
             has_template=engine.prefers_chat,
             has_thinking_switch=engine.prefers_chat

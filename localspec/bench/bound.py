@@ -93,7 +93,7 @@ def bounds(
     the same, as in greedy decoding. progress: is told what is done.
     """
     auto = next((each for each in configurations if each.name == AUTO), None)
-    costs = auto.engine.slot.loaded.policies.costs if auto else None
+    costs = auto.engine.slots.own.loaded.policies.costs if auto else None
     if auto is None or costs is None:
         return []
     progress("writing the texts once more, to see which drafts are right")
@@ -158,7 +158,7 @@ def _texts(
         {name: _in_units(costs.drafter(name), unit) for name in names},
     )
     settings = GenerationConfig.of(**options)
-    sampler = engine.slot.sampler(settings, len(prompt))
+    sampler = engine.slots.own.sampler(settings, len(prompt))
     answer = RecordedAnswer(list(prompt), tokens, settings.max_tokens, sampler, Stats())
     drafts = {
         each.drafter.name: _known_drafts(engine, each, answer, known, options, cancelled=cancelled)

@@ -115,7 +115,7 @@ class Sweep:
             alone = replace(runtime, drafter_placement=None)
             plain = stack.enter_context(load_with(EngineConfig(target, DraftRequest(), alone)))
             # Otherwise each would choose its own number on a busy machine.
-            plain.keep_threads()
+            plain.slots.threads_are_fixed = True
             runtime = replace(runtime, most_threads=plain.threads)
             # Reproducible passes are as wide as the depth asks for, so it is the others' depth.
             configuration = Configuration(PLAIN, NONE, self.depths[0])

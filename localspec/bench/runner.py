@@ -76,7 +76,7 @@ def write_text(
 ) -> Result:
     """Generate with empty caches. options: of GenerationConfig, without the depth."""
     engine, depth = configuration.engine, configuration.configuration.depth
-    clear(engine.slot)
+    clear(engine.slots.own)
     return engine.generate(prompt, cancel=cancel, **options, depth=depth)
 
 

@@ -92,7 +92,7 @@ def open_slots(sweep: LoadedSweep, users: int) -> Iterator[_SlotsOf]:
             by_engine[key] = []
             for number in range(users):
                 try:
-                    by_engine[key].append(engine.open_slot())
+                    by_engine[key].append(engine.slots.open())
                 except ModelLoadError as error:
                     if not number:
                         raise
@@ -103,7 +103,7 @@ def open_slots(sweep: LoadedSweep, users: int) -> Iterator[_SlotsOf]:
     finally:
         for key, slots in by_engine.items():
             for slot in slots:
-                engines[key].leave(slot)
+                engines[key].slots.leave(slot)
 
 
 def run_users(

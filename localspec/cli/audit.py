@@ -96,7 +96,7 @@ def audit_command(
         **recipe.rope,
         **options,
     ) as engine:
-        recipe.require_same_gpus(engine.slot.loaded.runtime.placement)
+        recipe.require_same_gpus(engine.slots.own.loaded.runtime.placement)
         report = audit(engine, recorded)
         names = {
             each: engine.model.piece_text(each)

@@ -47,7 +47,7 @@ class DemoComparison(AbstractContextManager["DemoComparison"]):
             alone = EngineConfig(target, DraftRequest(), config)
             plain = stack.enter_context(load_with(alone))
             # Otherwise each would choose its own number on a busy machine.
-            plain.keep_threads()
+            plain.slots.threads_are_fixed = True
             config = replace(config, most_threads=plain.threads)
             drafts: list[DraftOption] = ["suffix", drafter]
             further = EngineConfig(target, parse_draft(drafts), config, weights=plain.model)

@@ -33,6 +33,7 @@ from localspec.engine.generation import Token
 from localspec.engine.prompt import Chat
 from localspec.errors import InvalidValueError
 from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
+from localspec.llama import wait_policy
 from localspec.llama.chat_template import start_renderer
 from localspec.loading.drawing_ahead import nothing_ahead
 from localspec.utils.exit_codes import INTERRUPTED
@@ -234,9 +235,8 @@ def _last_notes(
         yield engine.drafter_set.past.problem
     if stats:
         why = nothing_ahead(engine.drafter_set, running.settings.verification, running.stats)
-        yield stats_line(
-            running, engine.equal_digits, engine.plain_seconds, why, engine.short_waits
-        )
+        short_waits = wait_policy.of_process().short_passes
+        yield stats_line(running, engine.equal_digits, engine.plain_seconds, why, short_waits)
 
 
 def _write_text(

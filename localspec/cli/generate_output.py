@@ -91,7 +91,7 @@ def cut_line(engine: Engine, running: ReasonedText) -> str:
 
 def reproducible_fact(engine: Engine, settings: GenerationConfig) -> str:
     """Return what `--reproducible` costs each pass; empty without it."""
-    width = engine.slot.reproducible_width(settings)
+    width = engine.slots.own.reproducible_width(settings)
     if not width:
         return ""
     rows, uniform = width.least_rows, width.is_uniform

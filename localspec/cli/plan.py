@@ -136,7 +136,7 @@ def plan(
         for note in engine.notes:
             output.note(note)
         prompts = [task.prompt_for(engine) for task in tasks]
-        if users and (apart := engine.slot.loaded.never_shares):
+        if users and (apart := engine.slots.own.loaded.never_shares):
             output.note(apart)
         settings = cast("GenerationOptions", options)
         others = BusyCores()
@@ -174,9 +174,9 @@ def _stored(
     line = found.best
     files = engine.model.path, engine.drafter_set.model_paths
     best = acceptance_priors.BestSetting(line.drafter, line.rule, line.depth, line.speed_up.value)
-    temperature = engine.slot.sampler(settings, 1).params.temperature
+    temperature = engine.slots.own.sampler(settings, 1).params.temperature
     kept = acceptance_priors.stored_forecast(*files, temperature, found.rates, best)
-    if scaled := engine.slot.loaded.runtime.rope_in_words:
+    if scaled := engine.slots.own.loaded.runtime.rope_in_words:
         output.note(f"not stored, as it holds only with {scaled}")
         return kept
     measured = engine.drafter_set.measured

@@ -108,12 +108,12 @@ def _loaded(
     )
     try:
         engine.warm_up()
-        engine.slot.reproducible_width(_settings(asked))  # empties the cache to try it out
+        engine.slots.own.reproducible_width(_settings(asked))  # empties the cache to try it out
         pool = SlotPool(engine, asked.parallel, asked.queue_limit)
         kept = KeptStates(engine.model.path) if asked.keep else None
         if kept:
             kept.restore(pool.slots)
-        recommended = SamplingParams.for_model(engine.slot.loaded.header.metadata)
+        recommended = SamplingParams.for_model(engine.slots.own.loaded.header.metadata)
         return Service(
             engine,
             pool,

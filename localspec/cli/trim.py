@@ -98,7 +98,7 @@ def trim_command(
     with on_interrupt(exit_at_once):
         engine = load(model, str(path), **runtime)
     with engine:
-        engine.keep_threads()
+        engine.slots.threads_are_fixed = True
         for note in engine.notes:
             output.note(note)
         prompts = [task.prompt_for(engine) for task in tasks]

@@ -1,8 +1,8 @@
 """Notices: lines for the user about the models of a session, each said once."""
 
 from localspec.conversation.transcript import Transcript
-from localspec.engine.engine import Engine
 from localspec.engine.slot import Slot
+from localspec.engine.slots import Slots
 
 _MERGED = "the model's template refuses these turns: some are joined into one"
 
@@ -10,13 +10,13 @@ _MERGED = "the model's template refuses these turns: some are joined into one"
 class Notices:
     """What the user of a slot was told of its models, by the engine's `notes` at first."""
 
-    def __init__(self, engine: Engine, slot: Slot) -> None:
-        self._engine, self._slot = engine, slot
-        self._told = {*slot.loaded.notes, engine.device_failures}
+    def __init__(self, slots: Slots, slot: Slot) -> None:
+        self._slots, self._slot = slots, slot
+        self._told = {*slot.loaded.notes, slots.failures}
 
     def new(self, transcript: Transcript) -> list[str]:
         """What the user was not told yet: merged turns, and what changed about the models."""
-        loaded, failures = self._slot.loaded, self._engine.device_failures
+        loaded, failures = self._slot.loaded, self._slots.failures
         merged = _MERGED if transcript.merged else None
         lines = (merged, loaded.apart, loaded.threads_note, loaded.drafters.lost, failures)
         new = [line for line in lines if line and line not in self._told]

@@ -65,7 +65,7 @@ class Session(Closing):
         Raises InvalidValueError for a wrong value; ModelLoadError if memory is too small for
         another text.
         """
-        if not callable(getattr(engine, "open_slot", None)):
+        if not hasattr(engine, "slots"):
             raise InvalidValueError(f"engine is {engine!r:.60}; give what localspec.load returns")
         require_kind("system", system, str | None, "a text")
         require_kind("template_options", template_options, Mapping | None, "a dict")
@@ -89,10 +89,10 @@ class Session(Closing):
         self._cached_transcript: Transcript | None = None
         # Held while one of several event loops asks.
         self._asking = threading.Lock()
-        self._slot = engine.open_slot()
-        self._notices = Notices(engine, self._slot)
+        self._slot = engine.slots.open()
+        self._notices = Notices(engine.slots, self._slot)
         # Runs when the session is garbage-collected without `close`.
-        self._give_back_slot = finalize(self, engine.abandon, self._slot)
+        self._give_back_slot = finalize(self, engine.slots.abandon, self._slot)
 
     def __repr__(self) -> str:
         gauge, name = self.gauge, self.engine.model.path.stem
@@ -223,7 +223,7 @@ class Session(Closing):
         if turn.role != "assistant" or turn.before is None:
             raise InvalidValueError(f"turn {number} is not an answer to a message; edit an answer")
         # The lock keeps the model loaded.
-        with self.engine.lock:
+        with self._slot.lock:
             window, seed = self._window(turn.before.path), config_of(self._options).seed
             budget = self.thinking_budget
             edited = edited_answer(turn, text, window, seed=seed, thinking_budget=budget)
@@ -312,7 +312,7 @@ class Session(Closing):
         if self._answer:
             self._answer.close()
         if self._give_back_slot.detach():
-            self.engine.leave(self._slot)
+            self.engine.slots.leave(self._slot)
 
     @property
     def _transcript(self) -> Transcript:
@@ -358,8 +358,8 @@ class Session(Closing):
 
     def _ask(self, options: GenerationOptions, unfinished: Turn | None = None) -> Answer:
         # The lock keeps the model loaded.
-        with self.engine.lock:
-            self.engine.fit_threads()
+        with self._slot.lock:
+            self.engine.slots.fit_threads()
             budget = self.thinking_budget
             settings = settings_of_question(self._slot, {**self._options, **options})
             before = self._window(self.turns, continues=unfinished is not None)

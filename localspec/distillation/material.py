@@ -146,8 +146,8 @@ class Material(Closing):
         Drafters are no help here: where the target is loaded for this alone, they are left out.
         """
         engine, read = self._loaded(draft="none"), list[ReadText]()
-        with engine.scheduler.exclusive():
-            reader = TargetReader(engine.slot.target, self._layers)
+        with engine.slots.scheduler.exclusive():
+            reader = TargetReader(engine.slots.own.target, self._layers)
             try:
                 for text in texts:
                     read.append(reader.read(text, self._cancel.is_set))

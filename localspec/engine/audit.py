@@ -141,19 +141,19 @@ def audit(engine: Engine, recorded: Recorded) -> AuditReport:
     """
     recipe = recorded.recipe
     settings = recipe.settings(seed=recorded.seed, rule=recorded.rule)
-    sampler = engine.slot.sampler(settings, len(recipe.prompt_token_ids))
+    sampler = engine.slots.own.sampler(settings, len(recipe.prompt_token_ids))
     same_text = settings.verification.same_text
     judge = _Judge(sampler, same_text=same_text)
     scored_tokens, difference = 0, 0.0
     divergences, unjudged = list[Divergence](), list[_Scored]()
     text = len(recipe.prompt_token_ids) + len(recorded.token_ids)
     n_ctx = max(text + 1, min(text + OUTPUT_ROWS, engine.model.n_ctx_train))
-    n_ctx = rotated_alike(engine.slot.loaded.header, n_ctx, recipe.cache_tokens)
+    n_ctx = rotated_alike(engine.slots.own.loaded.header, n_ctx, recipe.cache_tokens)
     with (
-        engine.slot.new_context(settings, n_ctx) as plain,
-        engine.slot.new_context(settings, n_ctx) as stepped,
+        engine.slots.own.new_context(settings, n_ctx) as plain,
+        engine.slots.own.new_context(settings, n_ctx) as stepped,
     ):
-        most = most_texts(engine.slot.loaded.header, n_ctx, stepped.context.params.branches)
+        most = most_texts(engine.slots.own.loaded.header, n_ctx, stepped.context.params.branches)
         for scored in _score_again(recorded, sampler, plain, stepped, may_share=most > 1):
             scored_tokens += 1
             difference = max(difference, scored.difference)

@@ -11,13 +11,11 @@ from localspec.drafters.spec import DraftOption, parse_draft
 from localspec.engine.generation import Generation
 from localspec.engine.interruption import CLOSED, SWITCHED, WARMED_UP
 from localspec.engine.recipe import Recipe
-from localspec.engine.scheduler import Scheduler
-from localspec.engine.slot import Slot
 from localspec.engine.slots import Slots
 from localspec.engine.texts import Texts
 from localspec.errors import WorkerError
 from localspec.generation_config import require
-from localspec.llama import library, wait_policy
+from localspec.llama import library
 from localspec.llama.model import Model
 from localspec.llama.placement import LOAD_MODES, SPLIT_MODES
 from localspec.loading.config import EngineConfig, RuntimeConfig
@@ -46,9 +44,7 @@ class Engine(Closing, Texts):
     def __init__(self, config: EngineConfig) -> None:
         began = perf_counter()
         self._config = config
-        self.scheduler = Scheduler()
-        self.lock = self.scheduler.lock
-        slots = Slots(load_models(self._config), self.scheduler)
+        slots = Slots(load_models(config))
         super().__init__(slots, load_seconds=perf_counter() - began)
         # Runs when the engine is garbage-collected without `close`; a text holds its engine.
         self._forgotten = finalize(self, slots.free_forgotten, config.weights)
@@ -57,7 +53,8 @@ class Engine(Closing, Texts):
     def __repr__(self) -> str:
         drafting = self.drafter_set
         draft = " or ".join(drafting.names) or f"off ({drafting.reason})"
-        state = "closed" if self.scheduler.closed else f"draft: {draft}, context {self.context}"
+        closed = self.slots.scheduler.closed
+        state = "closed" if closed else f"draft: {draft}, context {self.context}"
         return f"<Engine {self.model.path.stem}, {state}>"
 
     @property
@@ -67,45 +64,35 @@ class Engine(Closing, Texts):
         Also why texts share no decode, why nothing is drawn ahead beside others, and how often a
         device has failed.
         """
-        apart = dict.fromkeys(each.loaded.apart for each in self._slots.further)
-        crowded = crowded_note(self.drafter_set, len(self._slots.all))
-        further = (*apart, crowded, self.device_failures)
-        return (*self.slot.loaded.notes, *(note for note in further if note))
-
-    @property
-    def device_failures(self) -> str | None:
-        """How often a device has failed, and where, in one line; None where none has."""
-        return self._slots.failures
-
-    @property
-    def slot(self) -> Slot:
-        """The engine's own slot, which is used by one text after the other."""
-        return self._slots.own
+        apart = dict.fromkeys(each.loaded.apart for each in self.slots.further)
+        crowded = crowded_note(self.drafter_set, len(self.slots.all))
+        further = (*apart, crowded, self.slots.failures)
+        return (*self.slots.own.loaded.notes, *(note for note in further if note))
 
     @property
     def model(self) -> Model:
         """The target."""
-        return self.slot.target.model
+        return self.slots.own.target.model
 
     @property
     def drafter_set(self) -> DrafterSet:
         """The drafters of the engine's own slot, or the reason why there are none."""
-        return self.slot.loaded.drafter_set
+        return self.slots.own.loaded.drafter_set
 
     @property
     def context(self) -> int:
         """The context size in tokens."""
-        return self.slot.target.n_ctx
+        return self.slots.own.target.n_ctx
 
     @property
     def threads(self) -> int:
         """The number of CPU threads of the target."""
-        return self.slot.loaded.runtime.threads_of(self.model)
+        return self.slots.own.loaded.runtime.threads_of(self.model)
 
     @property
     def pass_costs(self) -> PassCosts | None:
         """Measured seconds of a target pass by its rows; None if there is no drafter."""
-        costs = self.slot.loaded.policies.costs
+        costs = self.slots.own.loaded.policies.costs
         return costs.passes if costs else None
 
     @property
@@ -116,20 +103,12 @@ class Engine(Closing, Texts):
     @property
     def equal_digits(self) -> EqualDigits | None:
         """In which passes the target's logits have equal bits; None if that was never tried."""
-        return self.slot.loaded.digits
-
-    @property
-    def short_waits(self) -> int:
-        """How many passes of this process so far had threads that soon sleep while they wait.
-
-        They do where that is quicker, beside programs that keep the cores busy.
-        """
-        return wait_policy.of_process().short_passes
+        return self.slots.own.loaded.digits
 
     @property
     def plan_ignored(self) -> str | None:
         """Why a stored plan was not used; None if it was, or before the first generation."""
-        return self.slot.loaded.policies.prior_ignored
+        return self.slots.own.loaded.policies.prior_ignored
 
     @property
     def prefers_chat(self) -> bool:
@@ -138,18 +117,6 @@ class Engine(Closing, Texts):
             return True
         pair = pair_of(self.model.path)
         return self.model.chat_template is not None and (pair is None or pair.prompt == "chat")
-
-    def fit_threads(self) -> None:
-        """Change the number of threads if other programs leave room for another one.
-
-        It changes only where no text is being written and no number was asked for, and `notes` says
-        so. Each text of `generate`, `stream` and a session calls this first.
-        """
-        self._slots.fit_threads()
-
-    def keep_threads(self) -> None:
-        """Keep the number of threads from now on, for texts that are compared."""
-        self._slots.threads_are_fixed = True
 
     @typed_options
     def switch(
@@ -163,17 +130,17 @@ class Engine(Closing, Texts):
         target that was loaded without its heads is loaded again for them. If the new models cannot
         be loaded, the old ones are loaded again and the error is raised.
         """
-        self.scheduler.require_open()
-        self.scheduler.require_no_step("an engine cannot be switched")
+        self.slots.scheduler.require_open()
+        self.slots.scheduler.require_no_step("an engine cannot be switched")
         config = replace(
             self._config,
             model=self._config.model if model is None else model,
             draft=self._config.draft if draft is None else parse_draft(draft),
             chat_template=self._config.chat_template if model is None else None,
         )
-        with self.scheduler.exclusive():
-            self._slots.stop(SWITCHED)
-            again = model is not None or self.slot.loaded.must_load_again(config.draft)
+        with self.slots.scheduler.exclusive():
+            self.slots.stop(SWITCHED)
+            again = model is not None or self.slots.own.loaded.must_load_again(config.draft)
             load = self._load_target if again else self._load_drafters
             before, self._config = self._config, config
             library.clear_pending_interrupt()
@@ -192,48 +159,39 @@ class Engine(Closing, Texts):
         Else it may do that, with Vulkan for minutes, while the first long prompt waits. A text of
         the engine's own slot ends with a LocalspecError, and what its cache holds is lost.
         """
-        with self.scheduler.exclusive():
-            self.scheduler.require_open()
-            self.slot.stop(WARMED_UP)
-            warm_up(self.slot.target, self.drafter_set)
+        with self.slots.scheduler.exclusive():
+            self.slots.scheduler.require_open()
+            self.slots.own.stop(WARMED_UP)
+            warm_up(self.slots.own.target, self.drafter_set)
 
     def close(self) -> None:
         """Free all models, for good; texts that are being written end with a LocalspecError."""
-        self.scheduler.require_no_step("an engine cannot be closed")
-        self.scheduler.closed = True
-        if self.lock.is_forked:  # all of it is the other process's
+        self.slots.scheduler.require_no_step("an engine cannot be closed")
+        self.slots.scheduler.closed = True
+        if self.slots.lock.is_forked:  # all of it is the other process's
             return
-        with self.scheduler.exclusive():
-            self._slots.stop(CLOSED)
+        with self.slots.scheduler.exclusive():
+            self.slots.stop(CLOSED)
             if self._forgotten.detach():
-                self._free()
+                self.slots.free(self._config.weights)
 
     def recipe(self, running: Generation) -> Recipe:
         """The recipe of a generation: everything that decides its text."""
-        settings, cache = running.settings, self.slot.target.context
+        settings, cache = running.settings, self.slots.own.target.context
         return Recipe.of(
             self.model.path,
-            self.slot.loaded.runtime,
+            self.slots.own.loaded.runtime,
             prompt=running.prompt,
-            params=self.slot.params(settings),
+            params=self.slots.own.params(settings),
             settings=settings,
             stats=running.stats,
             shared_cache=cache.params.texts > 1 or cache.params.branches > 0,
             cache_tokens=cache.params.texts * cache.n_cells,
         )
 
-    def _free(self) -> None:
-        self._keep_costs()
-        self._slots.free(self._config.weights)
-
-    def _keep_costs(self) -> None:
-        self.slot.loaded.keep_costs(max(len(slot.target.tokens) for slot in self._slots.all))
-
     def _load_target(self) -> None:
-        self._free()
-        self.slot.replace_models(load_models(self._config))
-        for slot in self._slots.further:
-            slot.replace_models(self.slot.loaded.for_another_text())
+        self.slots.free(self._config.weights)
+        self.slots.replace_models(load_models(self._config))
 
     def _load_again(self, load: Callable[[], None]) -> None:
         """Load what was there before; without drafters, if their machine is gone."""
@@ -244,14 +202,7 @@ class Engine(Closing, Texts):
             load()
 
     def _load_drafters(self) -> None:
-        self._keep_costs()
-        for slot in reversed(self._slots.all):
-            slot.loaded.keep_learnt()
-            slot.loaded.drafter_set.close()
-        self.slot.loaded.drafters.close()
-        self.slot.replace_models(self.slot.loaded.with_drafters(self._config.draft))
-        for slot in self._slots.further:
-            slot.replace_models(self.slot.loaded.with_target(slot.target))
+        self.slots.replace_drafters(self._config.draft)
 
 
 @typed_options

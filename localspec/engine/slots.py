@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from weakref import finalize
 
+from localspec.drafters.spec import DraftRequest
 from localspec.engine.generation import Generation
 from localspec.engine.interruption import Interruption
 from localspec.engine.scheduler import Scheduler
@@ -25,14 +26,15 @@ class Slots:
 
     own: the first slot. Its KV cache stays warm from one text to the next. further: more of them,
     while sessions are open or several texts are generated at once. scheduler: of their passes, and
-    its lock. threads_are_fixed: whether the number of threads stays as it is from now on.
+    its lock. threads_are_fixed: whether the number of threads stays as it is from now on, for texts
+    that are compared.
     """
 
-    def __init__(self, loaded: LoadedModels, scheduler: Scheduler) -> None:
-        self.own = Slot(loaded, scheduler)
+    def __init__(self, loaded: LoadedModels) -> None:
+        self.scheduler = Scheduler()
+        self.lock = self.scheduler.lock
+        self.own = Slot(loaded, self.scheduler)
         self.further: list[Slot] = []
-        self.scheduler = scheduler
-        self.lock = scheduler.lock
         self.threads_are_fixed = False
         self._own_in_session = False
         # Slots of single texts, which are given back when the text ends.
@@ -160,8 +162,26 @@ class Slots:
         for slot in self.all:
             slot.stop(interruption)
 
+    def replace_models(self, loaded: LoadedModels) -> None:
+        """Use other models, after `free`."""
+        self.own.replace_models(loaded)
+        for slot in self.further:
+            slot.replace_models(loaded.for_another_text())
+
+    def replace_drafters(self, draft: DraftRequest) -> None:
+        """Free the drafters, and load others for the same target."""
+        self._keep_costs()
+        for slot in reversed(self.all):
+            slot.loaded.keep_learnt()
+            slot.loaded.drafter_set.close()
+        self.own.loaded.drafters.close()
+        self.own.replace_models(self.own.loaded.with_drafters(draft))
+        for slot in self.further:
+            slot.replace_models(self.own.loaded.with_target(slot.target))
+
     def free(self, weights: Model | None) -> None:
         """Free all models and KV caches, those of the own slot last. weights: another's model."""
+        self._keep_costs()
         for slot in reversed(self.all):
             slot.loaded.close_caches()
         self._free_models(weights)
@@ -176,6 +196,9 @@ class Slots:
         name = self.own.loaded.target.model.path.name
         what = f"an engine of {name} was forgotten; close it, or use it in a `with`"
         warnings.warn(what, ResourceWarning, stacklevel=3)  # whose reference was the last
+
+    def _keep_costs(self) -> None:
+        self.own.loaded.keep_costs(max(len(slot.target.tokens) for slot in self.all))
 
     def _free_models(self, weights: Model | None) -> None:
         loaded = self.own.loaded

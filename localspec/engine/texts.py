@@ -17,7 +17,6 @@ from localspec.engine.prompt import (
     text_tokens,
 )
 from localspec.engine.side_by_side import side_by_side
-from localspec.engine.slot import Slot
 from localspec.engine.slots import Slots
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions, concrete
@@ -53,7 +52,7 @@ class Texts:
     """
 
     def __init__(self, slots: Slots, load_seconds: float) -> None:
-        self._slots = slots
+        self.slots = slots
         self._load_seconds = load_seconds
 
     @overload
@@ -133,7 +132,7 @@ class Texts:
         given = concrete(options)
         GenerationConfig.of(**given)
         _asked(cancel)
-        self._slots.scheduler.require_no_step(_IN_LOOP)
+        self.slots.scheduler.require_no_step(_IN_LOOP)
 
         def work(stopped: Cancelled) -> Generator[None, None, Result | list[Result]]:
             yield from ()
@@ -156,7 +155,7 @@ class Texts:
         settings = GenerationConfig.of(**{"logprobs": True, **options})
         asked = TextPrompt(prompt)
         _asked(cancel)
-        self._slots.scheduler.require_no_step(_IN_LOOP)
+        self.slots.scheduler.require_no_step(_IN_LOOP)
 
         def work(stopped: Cancelled) -> Generator[Token, None, Result]:
             with self._start(asked, settings, _asked(cancel, stopped), explain) as running:
@@ -181,21 +180,6 @@ class Texts:
         prompt = TextPrompt(tokens)
         return self._start(prompt, settings, _asked(cancel), explain, ended)
 
-    def open_slot(self) -> Slot:
-        """A slot for a session: the engine's own if it is not in use, else a new one.
-
-        Give the slot back with `leave`. Raises ModelLoadError if memory is too small for another.
-        """
-        return self._slots.open()
-
-    def leave(self, slot: Slot) -> None:
-        """Close a slot from `open_slot`; the KV caches of a further slot are freed."""
-        self._slots.leave(slot)
-
-    def abandon(self, slot: Slot) -> None:
-        """Close a slot to which nothing refers any more: for the garbage collector."""
-        self._slots.abandon(slot)
-
     @typed_options
     def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
         """The token ids of a text.
@@ -203,7 +187,7 @@ class Texts:
         add_special: add the tokens that begin and end a text, where the model wants them, as
         `generate` does with a text to continue.
         """
-        with self._slots.lock:
+        with self.slots.lock:
             model = self._model
             return text_tokens(text, lambda each: model.tokenize(each, add_special=add_special))
 
@@ -212,7 +196,7 @@ class Texts:
 
         Raises InvalidValueError for a token id that the model does not have.
         """
-        with self._slots.lock:
+        with self.slots.lock:
             model = self._model
             try:
                 known = checked_ids("token", ids, model)
@@ -234,13 +218,13 @@ class Texts:
         several = prompts_of(prompt)
         if several is None:
             return write(TextPrompt(prompt), cancelled)
-        self._slots.scheduler.require_no_step("several texts cannot be written")
+        self.slots.scheduler.require_no_step("several texts cannot be written")
         return side_by_side(self._checked(several), write, cancelled)
 
     def _checked(self, prompts: Sequence[Prompt]) -> list[TextPrompt]:
         """The prompts, tokenized. Raises InvalidValueError before any text is begun."""
         checked = [TextPrompt(prompt) for prompt in prompts]
-        with self._slots.lock:
+        with self.slots.lock:
             for number, prompt in enumerate(checked):
                 try:
                     self._check(prompt)
@@ -251,12 +235,12 @@ class Texts:
     @property
     def _model(self) -> Model:
         """The target. Raises LocalspecError where the engine was closed."""
-        self._slots.scheduler.require_open()
-        return self._slots.own.target.model
+        self.slots.scheduler.require_open()
+        return self.slots.own.target.model
 
     def _check(self, prompt: TextPrompt) -> list[int]:
         """The token ids of a prompt that has no slot yet; the lock is held."""
-        return prompt.tokens(self._model, self._slots.own.target.n_cells)
+        return prompt.tokens(self._model, self.slots.own.target.n_cells)
 
     def _start(
         self,
@@ -270,7 +254,7 @@ class Texts:
 
         before: the part of the text before this one.
         """
-        slots = self._slots
+        slots = self.slots
         stats = before.stats if before else Stats(seconds=Seconds(load=self._load_seconds))
         with slots.lock:
             tokens = self._check(prompt)

@@ -64,7 +64,7 @@ def write_answer(
     options |= {"logprobs": False, "rule": "coupled"}
     running = engine.stream(prompt, **options)
     settings, ids = running.settings, running.prompt
-    sampler = engine.slot.sampler(settings, len(ids))
+    sampler = engine.slots.own.sampler(settings, len(ids))
     distributions: list[Distribution] = []
 
     def recorded(draft: Draft, target: Rows, position: int, source: RandomSource) -> Verdict:

@@ -104,14 +104,14 @@ def forecast(
     and each further one has the next.
     """
     drafting = engine.drafter_set
-    engine.keep_threads()
-    with engine.slot.new_context(GenerationConfig.of(**options)) as context:
+    engine.slots.threads_are_fixed = True
+    with engine.slots.own.new_context(GenerationConfig.of(**options)) as context:
         scored = score_answers(engine, context, prompts, options, progress)
         progress("measuring what passes and drafts take")
         model_free = [drafter() for drafter in MODEL_FREE.values()]
         costs = measure_costs(context, scored.model, model_free, scored.answers, _forget(drafting))
     costs.drafters.update(_costs_of(engine, scored.recorded))
-    _add_changes(costs, engine.slot.loaded.costs)
+    _add_changes(costs, engine.slots.own.loaded.costs)
     longest = max((each.text for each in scored.answers), key=len)
     flash = without_flash(engine, longest, progress)
     found = [
@@ -164,7 +164,7 @@ def _add_changes(costs: StepCosts, profile: CostProfile | None) -> None:
 
 def _costs_of(engine: Engine, heads: Sequence[ReplayedDrafter]) -> dict[str, DrafterCost]:
     """What heads take, as measured when they were loaded."""
-    if not (profile := engine.slot.loaded.costs):
+    if not (profile := engine.slots.own.loaded.costs):
         return {}
     return {head.name: profile.drafters[head.name].cost(profile.expected) for head in heads}
 

@@ -124,7 +124,7 @@ def record_drafts(
     options |= {"logprobs": False, "rule": "coupled"}
     running = engine.stream(prompt, **options)
     policy = EveryPlace(head, deepest_record(head) if tokens is None else tokens)
-    slot = engine.slot
+    slot = engine.slots.own
     written = slot.start(running.prompt, running.settings, cancelled=cancelled, policy=policy)
     tokens_written = written.result().token_ids
     return tokens_written, policy.drafts

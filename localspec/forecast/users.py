@@ -138,7 +138,7 @@ def world_of(engine: Engine, scored: ScoredAnswers, costs: StepCosts, users: int
         known = costs.drafters[model.name]
         shared = DrafterCost(known.first, known.further, known.reading, similar)
         costs = replace(costs, drafters={**costs.drafters, model.name: shared})
-    loaded = engine.slot.loaded
+    loaded = engine.slots.own.loaded
     return World(
         scored.answers,
         [replayed.get(each.name, each) for each in scored.drafters],

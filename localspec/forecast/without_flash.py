@@ -42,7 +42,7 @@ def without_flash(
     None where the user has chosen, on a GPU, whose flash attention is quicker, for models with
     running states, which have little attention, and where memory is too small for the caches.
     """
-    loaded = engine.slot.loaded
+    loaded = engine.slots.own.loaded
     runtime, target = loaded.runtime, loaded.target
     if runtime.flash is not None or target.rollback is not Rollback.PARTIAL:
         return None

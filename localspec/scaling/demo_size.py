@@ -91,7 +91,7 @@ def predicted_speed_up(seconds: dict[int, float]) -> float:
 
 def _speed_up(target: Path, threads: int | None) -> float:
     with load(target, "none", threads=threads, context=_CONTEXT) as engine:
-        context = engine.slot.target
+        context = engine.slots.own.target
         return predicted_speed_up({rows: typical_seconds(context, rows) for rows in _WIDTHS})
 
 

@@ -144,7 +144,7 @@ class InputProcessor:
                 "choose one"
             )
         family = self._family
-        with self.engine.lock:
+        with self.engine.slots.lock:
             special = special_tokens(self.engine.model, [*family.marks, *(tags or ())])
         rest: dict[str, Any] = {
             "parallel": tools.parallel,
@@ -170,7 +170,7 @@ class InputProcessor:
         def prepare() -> None:
             if grammar := settings.compiled_grammar():
                 Grammar.begin(grammar, self.engine.model)
-            self.engine.slot.params(settings)
+            self.engine.slots.own.params(settings)
 
         if not settings.is_free or settings.sampling.get("dry_multiplier"):
             await asyncio.to_thread(prepare)

@@ -182,7 +182,7 @@ class NativeAnswer:
         """The settings of a text, in llama-server's names."""
         most = 0 if self._form.reads_only else settings.max_tokens
         return {
-            **request_members(self._service.engine.slot.params(settings)),
+            **request_members(self._service.engine.slots.own.params(settings)),
             "seed": settings.seed,
             "n_predict": most,
             "max_tokens": most,

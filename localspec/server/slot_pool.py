@@ -38,16 +38,16 @@ class SlotPool:
     """
 
     def __init__(self, engine: Engine, slots: int, queue_limit: int) -> None:
-        self._engine = engine
+        self._slots = engine.slots
         self._queue_limit = queue_limit
         self._waiting: deque[asyncio.Future[None]] = deque()
         # Slots that are free, and meant for a request that has been woken and has not run yet.
         self._promised = 0
         self.note: str | None = None
-        self.slots = [PooledSlot(0, engine.open_slot())]
+        self.slots = [PooledSlot(0, engine.slots.open())]
         for number in range(1, slots):
             try:
-                self.slots.append(PooledSlot(number, engine.open_slot()))
+                self.slots.append(PooledSlot(number, engine.slots.open()))
             except (ModelLoadError, LocalspecError) as error:
                 self.note = f"{number} slots, not {slots}: {error}"
                 break
@@ -131,4 +131,4 @@ class SlotPool:
     def close(self) -> None:
         """Give all slots back to the engine."""
         for each in self.slots:
-            self._engine.leave(each.slot)
+            self._slots.leave(each.slot)

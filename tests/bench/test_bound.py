@@ -76,7 +76,7 @@ def known_costs(sweep: LoadedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
     """A further row takes a tenth of a plain pass, a drafted token a twentieth, a copy nothing."""
     drafters = {"suffix": DrafterCost(), MODEL: DrafterCost(0.15, 0.15, 0.0)}
     costs = CostModel(PassCosts({1: 3.0, 32: 12.3}), drafters)
-    monkeypatch.setattr(sweep.configurations[1].engine.slot.loaded.policies, "costs", costs)
+    monkeypatch.setattr(sweep.configurations[1].engine.slots.own.loaded.policies, "costs", costs)
 
 
 def found(sweep: LoadedSweep, workload: Workload, runs: Sequence[Run], **more: Any) -> Any:
@@ -133,7 +133,7 @@ def right(
     engine = sweep.configurations[1].engine
     model = engine.drafter_set.drafters[1]
     settings = GenerationConfig.of(**{**OPTIONS, "seed": SEED + task})
-    sampler, lengths = engine.slot.sampler(settings, len(prompt)), []
+    sampler, lengths = engine.slots.own.sampler(settings, len(prompt)), []
     for place in range(len(tokens)):
         text = [*prompt, *tokens[:place]]
         model.begin(text)

@@ -18,7 +18,7 @@ from localspec.bench.users import UsersRun, UserText, open_slots, run_users
 from localspec.bench.users_summary import summarise_users
 from localspec.bench.users_text import USER_COLUMNS, user_cells
 from localspec.bench.workload import Workload
-from localspec.engine.engine import Engine
+from localspec.engine.slots import Slots
 from localspec.errors import ModelLoadError
 from localspec.forecast.confidence import ConfidenceInterval
 from localspec.generation_config import GenerationConfig
@@ -154,15 +154,15 @@ def test_texts_of_other_rules_are_not_compared(sweep: LoadedSweep) -> None:
 def test_users_that_memory_has_no_room_for_are_left_out(
     sweep: LoadedSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest, opened = Engine.open_slot, list[Engine]()
+    honest, opened = Slots.open, list[Slots]()
 
-    def scarce(engine: Engine) -> Any:
-        if engine is sweep.plain and opened.count(engine) == 2:
+    def scarce(slots: Slots) -> Any:
+        if slots is sweep.plain.slots and opened.count(slots) == 2:
             raise ModelLoadError("there is no room for another text")
-        opened.append(engine)
-        return honest(engine)
+        opened.append(slots)
+        return honest(slots)
 
-    monkeypatch.setattr(Engine, "open_slot", scarce)
+    monkeypatch.setattr(Slots, "open", scarce)
     with open_slots(sweep, 4) as slots:
         assert {name: len(own) for name, own in slots.items()} == {PLAIN: 2, "auto": 2}
     assert sweep.left_out == ["more than 2 users are left out: there is no room for another text"]

@@ -12,7 +12,7 @@ BEHIND = 40
 
 def test_each_width_is_timed_and_compared_with_passes_of_one_row() -> None:
     with load(draft="none", context=BEHIND + 6 * width_table.WIDEST, threads=1) as engine:
-        found = [*width_table.measure_widths(engine.slot.target, BEHIND)]
+        found = [*width_table.measure_widths(engine.slots.own.target, BEHIND)]
         assert [each.rows for each in found] == [*range(1, width_table.WIDEST + 1)]
         assert all(each.seconds > 0 for each in found)
         positions = 2 * width_table.WIDEST

@@ -328,9 +328,8 @@ class _Engine:
         drafters = SimpleNamespace(sequences={}, drafters=[])
         target = SimpleNamespace(truncate=lambda _length: None)
         loaded = SimpleNamespace(drafter_set=drafters)
-        self.slot = SimpleNamespace(
-            lock=nullcontext(), stop=lambda: None, target=target, loaded=loaded
-        )
+        own = SimpleNamespace(lock=nullcontext(), stop=lambda: None, target=target, loaded=loaded)
+        self.slots = SimpleNamespace(own=own)
 
     def generate(self, _prompt: Any, *, max_tokens: int, **_options: Any) -> Any:
         counted = max_tokens == 10

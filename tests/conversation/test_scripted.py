@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes.scripted import Script, ScriptedDecoder, ScriptedEngine, ScriptedSlot, ScriptedTarget
+from fakes.scripted import Script, ScriptedDecoder, ScriptedSlot, ScriptedSlots, ScriptedTarget
 from fakes.templates import DATED, QWEN3, R1
 
 from localspec.conversation.events import Dropped, Ended, Notice, Piece
@@ -130,7 +130,7 @@ def test_a_fork_that_cannot_be_copied_is_closed(monkeypatch: pytest.MonkeyPatch)
         raise LocalspecError("no room")
 
     monkeypatch.setattr(ScriptedSlot, "copy_from", fail, raising=False)
-    monkeypatch.setattr(ScriptedEngine, "leave", lambda _, slot: left.append(slot))
+    monkeypatch.setattr(ScriptedSlots, "leave", lambda _, slot: left.append(slot))
     with session_of(Script()) as session:
         with pytest.raises(LocalspecError, match="no room"):
             session.fork()
@@ -303,7 +303,7 @@ def test_wrong_options_of_a_switch_change_nothing() -> None:
 def test_the_engine_knows_when_an_answer_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     for name in ("fit_threads", "leave"):
-        monkeypatch.setattr(ScriptedEngine, name, lambda *_, name=name: calls.append(name))
+        monkeypatch.setattr(ScriptedSlots, name, lambda *_, name=name: calls.append(name))
     with session_of(Script()) as session:
         slot = session._slot
         answer = session.send("a")
@@ -486,8 +486,8 @@ def test_messages_of_one_role_are_joined_where_a_template_wants_that() -> None:
 
 def test_notes_that_the_engine_has_said_are_not_said_again() -> None:
     engine: Any = Script().load()
-    engine.slot.loaded.notes = ("fewer threads",)
-    engine.slot.loaded.threads_note = "fewer threads"
+    engine.slots.own.loaded.notes = ("fewer threads",)
+    engine.slots.own.loaded.threads_note = "fewer threads"
     with Session(engine) as session:
         assert not any(isinstance(event, Notice) for event in session.send("a"))
 

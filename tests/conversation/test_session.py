@@ -68,7 +68,7 @@ def test_twenty_turns_evaluate_only_what_is_new(
     [drafter] = engine.drafter_set.sequences.values()
     assert drafter
     with Session(engine, temperature=temperature, seed=4, depth=3, max_tokens=3) as session:
-        known, before = 0, engine.slot.target.evaluated
+        known, before = 0, engine.slots.own.target.evaluated
         drafted_before = drafter.evaluated
         for number in range(20):
             answer = session.send("abc"[: 1 + number % 3])
@@ -78,7 +78,7 @@ def test_twenty_turns_evaluate_only_what_is_new(
             new = stats.prompt_tokens - known
             assert stats.prompt_evaluated <= new + 1
             known = len(tokens)
-            target = engine.slot.target
+            target = engine.slots.own.target
             # Of what was drafted, what was rejected; of all else, each token once.
             rejected = stats.drafted - stats.accepted
             evaluated, before = target.evaluated - before, target.evaluated
@@ -121,20 +121,20 @@ def test_the_first_token_does_not_wait_for_the_drafter(pair: Engine) -> None:
 
 
 def test_progress_comes_in_chunks(pair: Engine) -> None:
-    pair.slot.target.truncate(0)
-    pair.slot.target.chunk = 32
+    pair.slots.own.target.truncate(0)
+    pair.slots.own.target.chunk = 32
     try:
         with Session(pair, max_tokens=1) as session:
             events = list(session.send("x = 1\n" * 40))
     finally:
-        pair.slot.target.chunk = 512
+        pair.slots.own.target.chunk = 512
     done = [event.done for event in events if isinstance(event, Reading)]
     total = next(event.total for event in events if isinstance(event, Reading))
     assert done == [*range(0, total - 1, 32), total - 1]
 
 
 def test_cancelling_while_the_prompt_is_read(pair: Engine) -> None:
-    target = pair.slot.target
+    target = pair.slots.own.target
     target.truncate(0)
     target.chunk = 32
     try:
@@ -160,7 +160,7 @@ def test_cancelling_takes_one_pass_at_most(
 
     def counted(handle: object, batch: object) -> int:
         nonlocal passes
-        passes += handle == pair.slot.target.context.handle
+        passes += handle == pair.slots.own.target.context.handle
         return int(decode(handle, batch))
 
     monkeypatch.setattr(llama_cpp, "llama_decode", counted)
@@ -430,7 +430,7 @@ def test_saved_states(pair: Engine, tmp_path: Path, tiny: Callable[..., Engine])
     with Session(pair, temperature=0, max_tokens=8) as session:
         session.send("def saved():\n" * 10).result()
         assert session.save_state("a", store) is None
-        pair.slot.target.truncate(0)
+        pair.slots.own.target.truncate(0)
         assert session.load_state("a", store) is None
         answer = session.send("\n    x")
         answer.result()

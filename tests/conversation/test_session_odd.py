@@ -60,8 +60,8 @@ def test_sessions_that_nobody_closes(tiny: Make) -> None:
         engine.generate("abc", max_tokens=3)
     gc.collect()
     with Session(engine) as session:
-        assert session._slot is engine.slot
-        assert engine._slots.further == []
+        assert session._slot is engine.slots.own
+        assert engine.slots.further == []
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ def test_a_session_is_forgotten_while_there_is_made_room(tiny: Make) -> None:
                     sys.setprofile(None)
                 assert found.written.tokens == wanted
                 assert first.regenerate().result().written.tokens
-            assert len(engine._slots.further) == len(forgotten)
+            assert len(engine.slots.further) == len(forgotten)
             if forgotten:
                 break
     assert number > 50

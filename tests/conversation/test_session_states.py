@@ -251,7 +251,7 @@ class Chat(RuleBasedStateMachine):
         settings_ = settings_of_question(self.session._slot, given)  # type: ignore[arg-type]
         written = self.session._slot.start(tokens, settings_).result()
         going_on = written.token_ids
-        self.fresh.slot.target.truncate(0)
+        self.fresh.slots.own.target.truncate(0)
         expected = self.fresh.generate(tokens, depth=0, **options).token_ids  # type: ignore[arg-type]
         if going_on != expected:
             assert not self.reproducible or KINDS[self.family] is not Rollback.PARTIAL
@@ -262,7 +262,7 @@ class Chat(RuleBasedStateMachine):
     def drafts_like_a_fresh_head(
         self, tokens: list[int], written: Result, options: dict[str, Any]
     ) -> None:
-        self.fresh.slot.target.truncate(0)
+        self.fresh.slots.own.target.truncate(0)
         for cache_ in self.fresh.drafter_set.sequences.values():
             cache_.truncate(0)
         anew = self.fresh.generate(tokens, depth=DEPTH, **options)
@@ -279,7 +279,7 @@ class Chat(RuleBasedStateMachine):
         self, tokens: list[int], going_on: list[int], expected: list[int]
     ) -> None:
         at = next(i for i, (a, b) in enumerate(zip(going_on, expected, strict=True)) if a != b)
-        target = self.fresh.slot.target
+        target = self.fresh.slots.own.target
         target.truncate(0)
         logits: np.ndarray = target.extend([*tokens, *expected[:at]])
         assert logits[expected[at]] - logits[going_on[at]] < NEAR_TIE, (at, going_on, expected)

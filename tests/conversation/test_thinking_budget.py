@@ -210,7 +210,7 @@ def replied(reasoned: ReasonedText) -> tuple[Reply, tuple[str, str]]:
     engine, settings = reasoned._engine, reasoned.settings
     prompt, budget = tuple(reasoned.prompt), reasoned.budget
     asked = TextRequest(prompt, settings, THINK, True, thinking_budget=budget)
-    reply = Reply(engine.slot, asked, lambda: False)
+    reply = Reply(engine.slots.own, asked, lambda: False)
 
     async def read() -> tuple[str, str]:
         async with reply.deltas() as deltas:

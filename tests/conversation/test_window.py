@@ -167,7 +167,7 @@ def test_what_is_changed_during_an_answer_counts_from_the_next_one() -> None:
             dropped |= isinstance(event, Dropped)
         assert dropped and answer._window.dropped
         assert session._window(session.turns).dropped == answer._window.dropped
-        first, *others = engine.slot.started[-2:]
+        first, *others = engine.slots.own.started[-2:]
         assert [each.seed == first.seed for each in others] == [False]
         assert "<system>first" in answer._window.prompt.text
         assert "<system>second" in session.written.text

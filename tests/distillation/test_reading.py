@@ -100,7 +100,7 @@ def test_distributions_are_those_that_the_answer_was_drawn_from(tmp_path: Path) 
         prompt = engine.tokenize("anbt " * 20)
         options = {"max_tokens": 70, "seed": 4, "temperature": 1.0, "ignore_eos": True}
         written = engine.generate(prompt, logprobs=True, **options)
-        reader = TargetReader(engine.slot.target, (OUTPUT,))
+        reader = TargetReader(engine.slots.own.target, (OUTPUT,))
         text = Text((*prompt, *written.token_ids), len(prompt))
         read = reader.read(text)
     assert len(read.top) == text.answer + 1 and written.logprobs

@@ -96,7 +96,7 @@ class Arrivals(RuleBasedStateMachine):
     @rule(counts=st.lists(st.integers(0, 9), min_size=TEXTS, max_size=TEXTS))
     def go_on(self, counts: list[int]) -> None:
         """All texts are read at the same time, some further than others."""
-        threads, scheduler = Threads(), self.engine.scheduler
+        threads, scheduler = Threads(), self.engine.slots.scheduler
         with scheduler.lock:
             reading = [
                 threads.start(text.read, count)
@@ -128,7 +128,7 @@ class Arrivals(RuleBasedStateMachine):
     def is_the_one_alone(self, text: Arrival) -> None:
         COMPARED[self.kind] += 1
         SHARED[self.kind] += text.running.stats.shared_steps
-        self.alone.slot.target.truncate(0)
+        self.alone.slots.own.target.truncate(0)
         options = {**text.options, "depth": 0}
         expected = self.alone.generate(text.prompt, **options).token_ids[: len(text.tokens)]
         if expected == text.tokens:
@@ -140,9 +140,9 @@ class Arrivals(RuleBasedStateMachine):
         TIES[self.kind] += 1
         pairs = zip(expected, text.tokens, strict=False)
         at = next(at for at, (one, other) in enumerate(pairs) if one != other)
-        self.alone.slot.target.truncate(0)
+        self.alone.slots.own.target.truncate(0)
         context = [*text.prompt, *expected[:at]]
-        logits = self.alone.slot.target.extend(context).astype(np.float64)
+        logits = self.alone.slots.own.target.extend(context).astype(np.float64)
         both = np.array([expected[at], text.tokens[at]])
         temperature = text.options["temperature"]
         scores = logits[both] / (temperature or 1.0)
@@ -154,7 +154,7 @@ class Arrivals(RuleBasedStateMachine):
     def teardown(self) -> None:
         for text in self.texts:
             text.running.close()
-        scheduler = self.engine.scheduler
+        scheduler = self.engine.slots.scheduler
         assert not (scheduler._waiting or scheduler._busy or scheduler._steps)
 
 
@@ -185,7 +185,7 @@ def test_drafts_of_several_texts_share_the_decodes_of_their_drafter(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(kind, "model", reproducible=False)
-    slots = [engine.open_slot() for _ in range(TEXTS)]
+    slots = [engine.slots.open() for _ in range(TEXTS)]
     members = [slot.loaded.drafter_set.members[0] for slot in slots]
     drafters = {id(each.sequence.context) for each in members}  # type: ignore[union-attr]
     assert len(drafters) == 1
@@ -204,9 +204,9 @@ def test_drafts_of_several_texts_share_the_decodes_of_their_drafter(
         asked = {"max_tokens": LENGTH, "ignore_eos": True, "seed": number, "depth": 3}
         slots[number].start([1, 260 + number, 261], GenerationConfig.of(**asked)).result()
 
-    run_together(engine.scheduler.lock, TEXTS, write)
+    run_together(engine.slots.scheduler.lock, TEXTS, write)
     for slot in slots:
-        engine.leave(slot)
+        engine.slots.leave(slot)
     narrow = [rows for rows in decodes if max(rows) <= 4]
     assert sum(map(len, narrow)) > 2 * len(narrow), "most decodes should draft for several texts"
 

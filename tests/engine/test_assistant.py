@@ -66,7 +66,7 @@ def test_texts_without_a_common_cache_have_an_assistant_each(
 ) -> None:
     options = {"max_tokens": 12, "temperature": 0, "ignore_eos": True}
     with load(files["target"], draft=files["assistant"], **EXACT) as engine:
-        slots = [engine.open_slot() for _ in range(3)]
+        slots = [engine.slots.open() for _ in range(3)]
         places = [next(iter(slot.loaded.drafter_set.sequences.values())) for slot in slots]
         assert len({id(place.context) for place in places}) == 3
         for place, slot in zip(places, slots, strict=True):

@@ -70,8 +70,8 @@ def engine(shared: Engine) -> Iterator[Engine]:
     gc.collect()
     wait_for_threads()
     assert shared.generate("abc", **OPTIONS).token_ids == known
-    assert not shared._slots.further
-    assert not shared._slots._with_text
+    assert not shared.slots.further
+    assert not shared.slots._with_text
 
 
 def run(work: Callable[[], Awaitable[_T]]) -> _T:
@@ -204,13 +204,13 @@ def test_cancelling_waits_for_the_end(engine: Engine, held: HeldPasses) -> None:
     async def work() -> None:
         task = asyncio.ensure_future(engine.agenerate("abc", **LONG))
         await held.is_reached()
-        assert engine._slots._with_text
+        assert engine.slots._with_text
         task.cancel()
         held.go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert not text_threads()
-        assert not engine._slots._with_text
+        assert not engine.slots._with_text
 
     run(work)
 
@@ -271,7 +271,7 @@ def test_a_loop_that_is_closed_in_mid_stream(engine: Engine) -> None:
     loop.run_until_complete(anext(running))
     loop.close()
     wait_for_threads()
-    assert not engine._slots._with_text
+    assert not engine.slots._with_text
 
 
 def test_a_loop_that_ends_with_tasks_in_it(engine: Engine, held: HeldPasses) -> None:

@@ -178,15 +178,15 @@ def shaken(
     """
     if padded:
         policy = Padded(engine.drafter_set.drafters, 3)
-        policies: Any = engine.slot.loaded.policies
+        policies: Any = engine.slots.own.loaded.policies
         monkeypatch.setattr(policies, "policy", lambda *_args, **_options: policy)
-    shaky: Any = Shaky(engine.slot.target, size)
+    shaky: Any = Shaky(engine.slots.own.target, size)
     monkeypatch.setattr(
-        engine.slot, "loaded", dataclasses.replace(engine.slot.loaded, target=shaky)
+        engine.slots.own, "loaded", dataclasses.replace(engine.slots.own.loaded, target=shaky)
     )
-    new_context: Callable[..., object] = engine.slot.new_context
+    new_context: Callable[..., object] = engine.slots.own.new_context
     monkeypatch.setattr(
-        engine.slot, "new_context", lambda *each: Shaky(new_context(*each), size, order)
+        engine.slots.own, "new_context", lambda *each: Shaky(new_context(*each), size, order)
     )
     options = {"temperature": 0, **options}
     return [
@@ -411,7 +411,7 @@ def test_a_text_written_beside_others_is_certified() -> None:
     """Its cells lie in another order, so its last digits are others: that is no mistake."""
     options: dict[str, Any] = {"max_tokens": 60, "ignore_eos": True, "top_k": 0, "min_p": 0}
     with load(draft="suffix", context=256) as engine:
-        slots = [engine.open_slot() for _ in range(3)]
+        slots = [engine.slots.open() for _ in range(3)]
         prompts = [engine.model.tokenize(f"def {name}(a, b):\n") for name in ("add", "sort", "cut")]
         runs: dict[tuple[int, int], tuple[Generation, Result]] = {}
 

@@ -104,14 +104,14 @@ def certify(
     alone: Engine, prompt: list[int], settings_: GenerationConfig, written: list[int], kind: str
 ) -> int:
     """The text parts from the one it is alone at a near-tie, or not at all; return how often."""
-    expected = alone.slot.start(prompt, settings_).result().token_ids
+    expected = alone.slots.own.start(prompt, settings_).result().token_ids
     if expected == written:
         return 0
     at = next(i for i, (a, b) in enumerate(zip(expected, written, strict=True)) if a != b)
-    alone.slot.target.truncate(0)
-    logits = alone.slot.target.extend([*prompt, *expected[:at]]).astype(np.float64)
+    alone.slots.own.target.truncate(0)
+    logits = alone.slots.own.target.extend([*prompt, *expected[:at]]).astype(np.float64)
     both = np.array([expected[at], written[at]])
-    scores, scale = logits[both], alone.slot.params(settings_).temperature or 1.0
+    scores, scale = logits[both], alone.slots.own.params(settings_).temperature or 1.0
     if settings_.params({}).temperature:
         scores = scores / scale + Noise(settings_.seed).gumbel(len(prompt) + at, both)
     assert abs(scores[0] - scores[1]) < NEAR_TIE[kind] / scale, (kind, at, scores)
@@ -124,7 +124,7 @@ def test_each_text_is_the_one_it_is_alone(
     engines: Callable[[str, str], Engine], kind: str, draft: str
 ) -> None:
     engine, alone = engines(kind, draft), engines(kind, "none")
-    slots = [engine.open_slot() for _ in range(TEXTS)]
+    slots = [engine.slots.open() for _ in range(TEXTS)]
     prompts, ties, shared = prompts_of(engine, kind), 0, 0
     for temperature in (0.0, 0.8):
         depth: dict[str, Any] = {} if draft == "none" else {"depth": 3}
@@ -143,7 +143,7 @@ def test_each_text_is_the_one_it_is_alone(
             assert min(seconds.generate, seconds.prompt, seconds.waited) >= 0
             shared += stats.shared_steps
     for slot in slots:
-        engine.leave(slot)
+        engine.slots.leave(slot)
     assert shared > 0
     assert ties <= TEXTS
 
@@ -154,7 +154,7 @@ def test_the_shares_of_a_decode_are_its_time(
     from localspec.llama.context import Context
 
     engine = engines("bundled", "none")
-    slots = [engine.open_slot() for _ in range(TEXTS)]
+    slots = [engine.slots.open() for _ in range(TEXTS)]
     usual, rows = Context.decode, list[list[Any]]()
 
     def decode(self: Context, passes: Any) -> Any:
@@ -172,7 +172,7 @@ def test_the_shares_of_a_decode_are_its_time(
         if len({len(scores.logits) for scores in decoded}) == 1 and decoded[-1].padding:
             assert len({scores.share for scores in decoded}) == 1
     for slot in slots:
-        engine.leave(slot)
+        engine.slots.leave(slot)
 
 
 class Sessions(RuleBasedStateMachine):
@@ -266,13 +266,13 @@ class Sessions(RuleBasedStateMachine):
         for text, settings_, result in zip(
             texts, configs, written(slots, texts, configs), strict=True
         ):
-            self.alone.slot.target.truncate(0)
+            self.alone.slots.own.target.truncate(0)
             certify(self.alone, text, settings_, result.token_ids, self.kind)
 
     def teardown(self) -> None:
         for session in self.sessions:
             session.close()
-        scheduler = self.engine.scheduler
+        scheduler = self.engine.slots.scheduler
         assert not (scheduler._waiting or scheduler._busy or scheduler._steps)
 
 
@@ -293,20 +293,20 @@ def test_a_session_abandoned_in_the_compute_thread(own: bool) -> None:
     own: the thread that computes one model's passes alone.
     """
     with loaded("llama", "none") as engine:
-        first, second = engine.open_slot(), engine.open_slot()
-        places = len(engine._slots.further)
+        first, second = engine.slots.open(), engine.slots.open()
+        places = len(engine.slots.further)
         threads = Threads()
 
         def decode() -> None:
-            with engine.lock:
+            with engine.slots.lock:
                 compute_thread.start()
                 thread = compute_thread.OwnThread() if own else None
-                compute_thread.run(lambda: engine.abandon(second), thread)
+                compute_thread.run(lambda: engine.slots.abandon(second), thread)
 
         threads.start(decode)
         threads.join()
-        assert engine.open_slot() is not first
-        assert len(engine._slots.further) == places
+        assert engine.slots.open() is not first
+        assert len(engine.slots.further) == places
 
 
 # Trees.
@@ -355,12 +355,12 @@ def test_a_tree_drafter_from_end_to_end(temperature: float) -> None:
     """The text is the plain one; and so beside another text."""
     depth = {"depth": len(TREE)}
     with loaded("bundled", "none") as plain, loaded("bundled", Branching(TREE, 4)) as engine:
-        assert engine.slot.target.branches == 4
+        assert engine.slots.own.target.branches == 4
         prompt = prompts_of(plain, "bundled")[0]
         settings_ = config(1, temperature)
-        expected = plain.slot.start(prompt, settings_).result().token_ids
+        expected = plain.slots.own.start(prompt, settings_).result().token_ids
         KNOWN["text"] = [*prompt, *expected]
-        result = engine.slot.start(prompt, config(1, temperature, **depth)).result()
+        result = engine.slots.own.start(prompt, config(1, temperature, **depth)).result()
         ties = certify(plain, prompt, settings_, result.token_ids, "bundled")
         assert ties or result.stats.accepted > LENGTH // 3
         assert result.stats.trees_cut == 0
@@ -370,9 +370,9 @@ def test_a_tree_drafter_from_end_to_end(temperature: float) -> None:
 def test_with_too_few_branches_a_chain_is_verified() -> None:
     with loaded("bundled", "none") as plain, loaded("bundled", Branching(TREE, 2)) as engine:
         prompt = prompts_of(plain, "bundled")[0]
-        expected = plain.slot.start(prompt, config(1, 0.0)).result().token_ids
+        expected = plain.slots.own.start(prompt, config(1, 0.0)).result().token_ids
         KNOWN["text"] = [*prompt, *expected]
-        result = engine.slot.start(prompt, config(1, 0.0, depth=len(TREE))).result()
+        result = engine.slots.own.start(prompt, config(1, 0.0, depth=len(TREE))).result()
         certify(plain, prompt, config(1, 0.0), result.token_ids, "bundled")
         # Where few tokens are left to write, a tree is cut to what has no further branch.
         assert result.stats.trees_cut >= result.stats.steps - 4

@@ -207,6 +207,6 @@ def counts(engine: Engine) -> NDArray[np.int64]:
 
 def contexts_of(engine: Engine) -> list[Context]:
     """The target's context, then those that draft for it."""
-    target = engine.slot.target.context
+    target = engine.slots.own.target.context
     drafting = [each.context for each in engine.drafter_set.sequences.values()]
     return [target, *(each for each in drafting if each is not target)]

@@ -218,7 +218,7 @@ def test_four_texts_at_once(pair: Pair, drafts: Recorder, monkeypatch: pytest.Mo
         expected = [alone.generate(text, **options).token_ids for text in TEXTS]
     found: dict[int, list[int]] = {}
     with load(pair.target, draft=pair.draft, **shared) as engine:
-        slots = [engine.open_slot() for _ in TEXTS]
+        slots = [engine.slots.open() for _ in TEXTS]
         contexts = {id(slot.target.context) for slot in slots}
         assert len(contexts) == 1
         heads = [[*slot.loaded.drafter_set.sequences.values()] for slot in slots]
@@ -263,15 +263,15 @@ def test_saved_caches_are_gone_on_with(
     options = {"max_tokens": 16, "temperature": 0, "depth": 3, "ignore_eos": True}
     store = StateStore(tmp_path / "states")
     first = engine.generate(PROMPT, **options)
-    assert engine.slot.save("text", store) is None
+    assert engine.slots.own.save("text", store) is None
     longer = [*PROMPT, *first.token_ids, *LIKELY]
     expected = plain.generate(longer, **{**options, "depth": None})
     with load(pair.target, draft=pair.draft, **EXACT) as other:
-        assert other.slot.load("text", store) is None
+        assert other.slots.own.load("text", store) is None
         found = other.generate(longer, **options)
     assert found.token_ids == expected.token_ids
     assert found.stats.drafted
-    if engine.slot.target.rollback is Rollback.PARTIAL:
+    if engine.slots.own.target.rollback is Rollback.PARTIAL:
         # The hidden rows of the last step's tokens were not saved.
         assert found.stats.prompt_evaluated <= 2 + 4 + len(LIKELY)
     drafts.check()

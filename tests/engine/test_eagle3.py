@@ -59,7 +59,7 @@ def test_heads_of_all_shapes_draft_what_the_oracle_drafts(
 def test_the_target_hands_out_only_rows_that_a_drafter_reads(files: dict[str, Path]) -> None:
     options = {"max_tokens": 20, "temperature": 0, "depth": 3, "ignore_eos": True}
     with load(files["target"], draft=files["own"], **EXACT) as engine:
-        target = engine.slot.target
+        target = engine.slots.own.target
         [head] = engine.drafter_set.drafters
         text = engine.generate(PROMPT, **options).token_ids
         for draft, layers in (
@@ -96,7 +96,7 @@ def test_a_head_that_does_not_pay_reads_no_more_rows(
         assert engine.generate(PROMPT, **options).token_ids == expected
         # The prompt's rows, and those of the step that used up what reading may take.
         assert len(shown) <= 3
-        assert engine.slot.target.context.hidden.layers == set()
+        assert engine.slots.own.target.context.hidden.layers == set()
         # The next text is not read again for a head that failed, but it is for a fixed depth.
         found = engine.generate(longer, **options)
         assert found.token_ids == after

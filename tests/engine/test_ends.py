@@ -94,7 +94,7 @@ def test_logprobs_are_the_target_s_own(engines: dict[str, Engine], rule: str) ->
         tokens = list(running)
     assert running.stats.accepted > 0
     text = engine.model.tokenize(PROMPTS[0])
-    with engine.slot.new_context(running.settings) as context:
+    with engine.slots.own.new_context(running.settings) as context:
         row = context.extend(text)
         for token in tokens:
             wanted = row.astype(np.float64) - np.logaddexp.reduce(row.astype(np.float64))

@@ -204,7 +204,7 @@ def test_no_decision_of_a_planner_matters(
             return policy
 
         with monkeypatch.context() as patch:
-            patch.setattr(engine.slot.loaded.policies, "policy", chosen)
+            patch.setattr(engine.slots.own.loaded.policies, "policy", chosen)
             drafted = engine.generate(prompt, **options)
         assert drafted.token_ids == plain.token_ids
         assert drafted.stop_reason == plain.stop_reason

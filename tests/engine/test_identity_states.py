@@ -37,7 +37,9 @@ def engines(request: pytest.FixtureRequest, paths: dict[str, Path]) -> Iterator[
     for draft in ("none", *DRAFTS):
         made[draft] = load(paths[request.param], paths.get(draft, draft), **options)
         known = FAMILIES[request.param]
-        assert made[draft].slot.target.rollback is (Rollback.FULL if draft == "none" else known)
+        assert made[draft].slots.own.target.rollback is (
+            Rollback.FULL if draft == "none" else known
+        )
     yield made
     for engine in made.values():
         engine.close()

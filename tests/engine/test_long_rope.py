@@ -46,7 +46,7 @@ def test_texts_beside_others_are_those_alone(path: Path, monkeypatch: pytest.Mon
     assert written(path, context=256) == alone
     assert written(path, context=256, texts=3) == alone
     with localspec.load(path, draft="none", threads=1, context=256, texts=3) as engine:
-        assert engine.slot.target.context.params.texts == LIMIT // 256
+        assert engine.slots.own.target.context.params.texts == LIMIT // 256
         assert "a cache has room for 2 texts, not 3: more share none" in engine.notes
     # Without the limit, they are others.
     for module in (places, load_plan):

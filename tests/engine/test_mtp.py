@@ -53,14 +53,14 @@ def test_without_snapshots_rows_of_tokens_evaluated_again_arrive_again(
     monkeypatch.setattr("localspec.loading.drafter_plan.SNAPSHOTS", 0)
     again = 0
     with load(files["inside"], draft="mtp", **EXACT) as engine:
-        assert engine.slot.target.rollback is Rollback.FULL
+        assert engine.slots.own.target.rollback is Rollback.FULL
         for seed, depth in enumerate((1, 2, 4, 8)):
             options = {"max_tokens": 30, "seed": seed, "ignore_eos": True}
             expected = plain.generate(PROMPT, **options)
-            before = engine.slot.target.evaluated
+            before = engine.slots.own.target.evaluated
             found = engine.generate(PROMPT, depth=depth, **options)
             assert found.token_ids == expected.token_ids
-            rows = engine.slot.target.evaluated - before
+            rows = engine.slots.own.target.evaluated - before
             again += rows - found.stats.prompt_evaluated - found.stats.drafted - found.stats.steps
     assert again > 10
     drafts.check()
@@ -83,11 +83,11 @@ def test_a_saved_text_goes_on_with_another_number_of_snapshots(
     with load(files["inside"], draft="mtp", **EXACT) as engine:
         written = engine.generate(PROMPT, max_tokens=20, **options)
         text = [*PROMPT, *written.token_ids]
-        assert engine.slot.save("text", store) is None
+        assert engine.slots.own.save("text", store) is None
     monkeypatch.setattr("localspec.loading.drafter_plan.SNAPSHOTS", loaded)
     with load(files["inside"], draft="mtp", **EXACT) as engine:
-        assert engine.slot.target.context.params.snapshots == loaded
-        assert engine.slot.load("text", store) is None
+        assert engine.slots.own.target.context.params.snapshots == loaded
+        assert engine.slots.own.load("text", store) is None
         rest = engine.generate(text, max_tokens=20, **options)
     assert [*written.token_ids, *rest.token_ids] == whole
     # The head lacks the last row, and a running state goes back to a copy, that of the prompt.
@@ -101,7 +101,7 @@ def test_auto_takes_the_head_inside(files: dict[str, Path]) -> None:
     with load(files["inside"], **EXACT) as engine:
         assert engine.drafter_set.names == ["suffix", "mtp"]
         assert engine.model.mtp
-        assert engine.slot.target.rollback is Rollback.BOUNDED
+        assert engine.slots.own.target.rollback is Rollback.BOUNDED
         engine.generate(PROMPT, max_tokens=20)
     with load(files["trunk"], **EXACT) as engine:
         assert engine.drafter_set.names == ["suffix"]
@@ -114,14 +114,14 @@ def test_auto_takes_the_head_beside_with_snapshots_of_the_state(
     copy(files["sidecar"], tmp_path / "mtp-hybrid.gguf")
     with load(target, **EXACT) as engine:
         assert engine.drafter_set.names == ["suffix", "mtp-hybrid"]
-        assert engine.slot.target.rollback is Rollback.BOUNDED
+        assert engine.slots.own.target.rollback is Rollback.BOUNDED
         options = {"max_tokens": 20, "seed": 3, "ignore_eos": True}
         expected = plain.generate(PROMPT, **options)
         assert engine.generate(PROMPT, **options).token_ids == expected.token_ids
     # Copies of the prompt make plain passes no slower.
     (tmp_path / "mtp-hybrid.gguf").unlink()
     with load(target, **EXACT) as engine:
-        assert engine.slot.target.rollback is Rollback.FULL
+        assert engine.slots.own.target.rollback is Rollback.FULL
 
 
 @pytest.mark.parametrize("draft", ["none", "suffix"])
@@ -134,7 +134,7 @@ def test_a_target_and_its_head_are_loaded_once(files: dict[str, Path]) -> None:
     with load(files["inside"], draft="mtp", **EXACT) as engine:
         [head] = engine.drafter_set.sequences.values()
         assert head.model is engine.model
-        assert head.context in engine.slot.target.context.head_contexts
+        assert head.context in engine.slots.own.target.context.head_contexts
 
 
 def test_drafters_are_exchanged(files: dict[str, Path], plain: Engine, drafts: Recorder) -> None:
@@ -150,7 +150,7 @@ def test_drafters_are_exchanged(files: dict[str, Path], plain: Engine, drafts: R
             # It was loaded again once, for its head.
             assert engine.model is not model
             assert engine.model.mtp
-            gives_rows = bool(engine.slot.target.context.hidden.layers)
+            gives_rows = bool(engine.slots.own.target.context.hidden.layers)
             assert gives_rows == (draft not in ("suffix", "none"))
             before = engine.model
             engine.switch(draft=draft)

@@ -131,7 +131,7 @@ def test_attention_of_a_token_is_as_long_with_any_draft(
         if held:
             engine.generate(known[:held], max_tokens=2, **options)
         else:
-            engine.slot.target.truncate(0)
+            engine.slots.own.target.truncate(0)
         monkeypatch.setattr(Context, "_run_batch", noted)
         result = engine.generate(prompt, max_tokens=600, depth=7, **options)
     assert list(result.token_ids) == ids

@@ -82,7 +82,7 @@ def test_a_drafter_of_the_family_gets_the_same(tmp_path: Path) -> None:
     path, drafter = tiny(tmp_path), str(tiny(tmp_path, "qwen3"))
     with localspec.load(path, drafter, context=400, **OPTIONS, **YARN) as engine:
         (member,) = engine.drafter_set.members
-        rope = engine.slot.target.context.params.rope
+        rope = engine.slots.own.target.context.params.rope
         assert rope.options == YARN
         assert member.sequence and member.sequence.context.params.rope == rope
         assert not any("is not scaled" in note for note in engine.notes)
@@ -232,6 +232,6 @@ def test_a_model_that_rotates_nothing(tmp_path: Path) -> None:
 def test_the_chat_may_load_it_again_with_as_much_as_it_reads(tmp_path: Path) -> None:
     path = tiny(tmp_path)
     with localspec.load(path, "none", context=64, **OPTIONS) as engine:
-        assert engine.slot.loaded.longest_context == MADE_FOR
+        assert engine.slots.own.loaded.longest_context == MADE_FOR
     with localspec.load(path, "none", context=64, **OPTIONS, **YARN) as engine:
-        assert engine.slot.loaded.longest_context == 4 * MADE_FOR
+        assert engine.slots.own.loaded.longest_context == 4 * MADE_FOR

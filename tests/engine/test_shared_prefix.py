@@ -55,7 +55,7 @@ def alone(path: Path, prompt: list[int]) -> list[int]:
 def test_a_long_prefix_is_evaluated_once(engine: Engine, path: Path) -> None:
     asked = prompts(3)
     expected = [alone(path, prompt) for prompt in asked]
-    slots = [engine.open_slot() for _ in asked]
+    slots = [engine.slots.open() for _ in asked]
     config = GenerationConfig.of(**SETTINGS)
     generations = [slot.start(prompt, config) for slot, prompt in zip(slots, asked, strict=True)]
     first = generations[0]
@@ -67,7 +67,7 @@ def test_a_long_prefix_is_evaluated_once(engine: Engine, path: Path) -> None:
         assert generation.stats.prompt_tokens == LONG + 12
     assert first.stats.prompt_evaluated == LONG + 12
     written[0] += [token.id for token in first]
-    engine.leave(slots[0])
+    engine.slots.leave(slots[0])
     threads = [
         threading.Thread(target=lambda own, one: own.extend(each.id for each in one), args=args)
         for args in zip(written[1:], generations[1:], strict=True)
@@ -80,7 +80,7 @@ def test_a_long_prefix_is_evaluated_once(engine: Engine, path: Path) -> None:
     evaluated = [each.sequence.evaluated for slot in slots[1:] for each in slot._caches()]
     assert max(evaluated) < 400
     for slot in slots[1:]:
-        engine.leave(slot)
+        engine.slots.leave(slot)
 
 
 @pytest.mark.parametrize("kind", ["medusa", "eagle3"])
@@ -89,7 +89,7 @@ def test_heads_that_need_no_rows_of_a_prompt_share_it(tmp_path: Path, kind: str)
     (write_medusa if kind == "medusa" else write_head)(head)
     prompt = [1, *range(100, 200), 40]
     with load_pycode(target, head, context=256, threads=1) as engine:
-        slots = [engine.open_slot() for _ in range(2)]
+        slots = [engine.slots.open() for _ in range(2)]
         config = GenerationConfig.of(depth=2, **SETTINGS)
         first, second = (slot.start(prompt, config) for slot in slots)
         written = next(first).id
@@ -98,7 +98,7 @@ def test_heads_that_need_no_rows_of_a_prompt_share_it(tmp_path: Path, kind: str)
         assert second.stats.prompt_evaluated == (1 if kind == "medusa" else len(prompt))
         assert [each.id for each in first] == [each.id for each in second]
         for slot in slots:
-            engine.leave(slot)
+            engine.slots.leave(slot)
 
 
 def test_a_fork_shares_the_cells_of_its_conversation(
@@ -123,7 +123,7 @@ def test_a_reproducible_text_takes_nothing_from_another(path: Path) -> None:
     asked = prompts(2)
     options = {"context": CONTEXT, "threads": 1, "reproducible": True}
     with load_pycode(path, "none", **options) as engine:  # type: ignore[arg-type]
-        slots = [engine.open_slot() for _ in asked]
+        slots = [engine.slots.open() for _ in asked]
         config = GenerationConfig.of(**SETTINGS)
         for slot, prompt in zip(slots, asked, strict=True):
             generation = slot.start(prompt, config)

@@ -44,19 +44,19 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture
 def slot(engine: Engine) -> Slot:
     """The own slot, with a text in its caches."""
-    engine.slot.start(TEXT, config(depth=2)).result()
-    return engine.slot
+    engine.slots.own.start(TEXT, config(depth=2)).result()
+    return engine.slots.own
 
 
 @pytest.fixture
 def other(engine: Engine) -> Iterator[Slot]:
     """A slot with another text."""
-    slot = engine.open_slot()
-    further = engine.open_slot() if slot is engine.slot else slot
+    slot = engine.slots.open()
+    further = engine.slots.open() if slot is engine.slots.own else slot
     further.start(TEXT[::-1], config()).result()
     yield further
-    engine.leave(further)
-    engine.leave(engine.slot)
+    engine.slots.leave(further)
+    engine.slots.leave(engine.slots.own)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_each_key_has_its_own_caches(slot: Slot, store: StateStore) -> None:
 def test_what_does_not_fit_is_said(slot: Slot, store: StateStore) -> None:
     slot.save("a", store)
     with loaded(context=16) as small:
-        assert small.slot.load("a", store) == "it does not fit this context"
+        assert small.slots.own.load("a", store) == "it does not fit this context"
 
 
 @pytest.mark.parametrize(
@@ -124,15 +124,15 @@ def test_a_state_of_another_origin_is_not_loaded(
 ) -> None:
     slot.save("a", store)
     with loaded(**options) as engine:
-        assert engine.slot.load("a", store) == f"the saved state is of {which}"
+        assert engine.slots.own.load("a", store) == f"the saved state is of {which}"
 
 
 def test_the_drafter_s_cache_may_be_another_s(slot: Slot, store: StateStore) -> None:
     """The target's is loaded, and the drafter reads the text again."""
     slot.save("a", store)
     with loaded(drafter_kv_type="f32") as engine:
-        assert engine.slot.load("a", store) is None
-        assert held(engine.slot) == (held(slot)[0], [])
+        assert engine.slots.own.load("a", store) is None
+        assert held(engine.slots.own) == (held(slot)[0], [])
 
 
 def test_what_cannot_be_saved_says_why(
@@ -233,7 +233,7 @@ def test_marks_are_saved_too(
     if most is not None:
         monkeypatch.setattr(slot_cache, "_MOST_MARK_BYTES", most)
     with loaded("mamba", "none", texts=1) as engine:
-        slot = engine.slot
+        slot = engine.slots.own
         slot.start(TEXT, config()).result()
         slot.start([*slot.target.tokens, *TEXT], config()).result()
         marks = [*slot.target.memory.marks]
@@ -255,7 +255,7 @@ def test_beginnings_are_taken_where_texts_share_a_cache(slot: Slot, other: Slot)
     assert slot.takes_beginnings and other.takes_beginnings
     assert other.scheduled.rows.cache is slot.target.context, "their rows are one budget"
     with loaded(texts=1) as alone:
-        assert not alone.slot.takes_beginnings
+        assert not alone.slots.own.takes_beginnings
 
 
 def test_a_policy_of_the_caller_s_own_decides(slot: Slot) -> None:
@@ -307,9 +307,9 @@ def test_settings_of_the_model_s_sampler(slot: Slot) -> None:
 
 
 def test_widths_of_passes_are_those_of_the_setting(engine: Engine) -> None:
-    assert engine.slot.reproducible_width(config()) is None
+    assert engine.slots.own.reproducible_width(config()) is None
     with loaded(reproducible=True) as exact:
-        slot = exact.slot
+        slot = exact.slots.own
         running = slot.start(TEXT, config(max_tokens=20))
         next(running)
         depth = slot.reproducible_width(config(depth=3))

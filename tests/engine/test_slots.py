@@ -70,10 +70,10 @@ def engine(shared: Engine) -> Iterator[Engine]:
     """No test leaves a slot behind."""
     yield shared
     gc.collect()
-    shared._slots._leave_abandoned()
-    assert shared._slots.further == []
-    assert not shared._slots._with_text
-    scheduler = shared.scheduler
+    shared.slots._leave_abandoned()
+    assert shared.slots.further == []
+    assert not shared.slots._with_text
+    scheduler = shared.slots.scheduler
     assert not (scheduler._waiting or scheduler._busy or scheduler._steps)
 
 
@@ -83,7 +83,7 @@ def alone(tiny_path: Path) -> Iterator[Callable[[str], list[int]]]:
     with load(tiny_path, "none", threads=1, context=128, kv_type="f32") as engine:
 
         def text(prompt: str) -> list[int]:
-            engine.slot.target.truncate(0)
+            engine.slots.own.target.truncate(0)
             return engine.generate(prompt, **OPTIONS).token_ids
 
         yield text
@@ -141,7 +141,7 @@ def test_threads_queue_where_there_is_no_room(
     engine: Engine, alone: Callable[[str], list[int]], no_room: None
 ) -> None:
     assert in_threads(engine, 8) == expected(alone, 8)
-    assert engine.slot.loaded is not None
+    assert engine.slots.own.loaded is not None
 
 
 def test_threads_queue_with_a_drafter_object(
@@ -276,13 +276,13 @@ def test_a_text_waits_for_a_stream_until_that_is_forgotten(
 
 def test_a_forgotten_text_frees_its_caches_at_once(engine: Engine) -> None:
     """But where the lock is held, at the next occasion: the garbage collector runs anywhere."""
-    further, texts = engine._slots.further, [engine.stream(each, **OPTIONS) for each in PROMPTS[:3]]
+    further, texts = engine.slots.further, [engine.stream(each, **OPTIONS) for each in PROMPTS[:3]]
     for number in range(3):
         next(texts[number])
     assert len(further) == 2
     texts.pop()
     assert len(further) == 1
-    with engine.lock:
+    with engine.slots.lock:
         texts.pop()
         assert len(further) == 1
     texts[0].close()
@@ -292,13 +292,13 @@ def test_a_forgotten_text_frees_its_caches_at_once(engine: Engine) -> None:
 def test_a_slot_that_was_forgotten_while_the_lock_was_held_is_the_next_one(engine: Engine) -> None:
     """Another one would take memory, or there is no room for it."""
     texts: list[Generation] = []
-    for use_it in (engine.open_slot, lambda: engine.stream("def", **OPTIONS)):
+    for use_it in (engine.slots.open, lambda: engine.stream("def", **OPTIONS)):
         texts.append(engine.stream("abc", **OPTIONS))
-        with engine.lock:
+        with engine.slots.lock:
             texts.clear()
         used = use_it()
-        assert not engine._slots.further
-        engine.leave(engine.slot)
+        assert not engine.slots.further
+        engine.slots.leave(engine.slots.own)
         del used
 
 
@@ -489,7 +489,7 @@ def test_a_switch_ends_all_texts_and_frees_their_slots(
                 with pytest.raises(LocalspecError, match=r"switched .*before this text had ended"):
                     read(each)
             assert len(each.tokens) == 1
-        assert engine._slots.further == []
+        assert engine.slots.further == []
         assert engine.generate("abc", **OPTIONS).token_ids == alone("abc")
 
 
@@ -527,7 +527,7 @@ def test_a_text_that_another_thread_ends_is_an_error(
 
 def test_an_engine_that_is_forgotten_is_freed(tiny_path: Path) -> None:
     engine = load(tiny_path, "suffix", threads=1, context=128, texts=2)
-    model, cache = engine.model, engine.slot.target
+    model, cache = engine.model, engine.slots.own.target
     left = [engine.stream(each, **OPTIONS) for each in PROMPTS[:2]]
     next(left[1])
     kept = [engine, *left]
@@ -653,8 +653,8 @@ class Streams(RuleBasedStateMachine):
             assert len(running.tokens) == LENGTH
         running = None  # type: ignore[assignment]
         self.open.clear()
-        self.engine._slots._leave_abandoned()
-        assert self.engine._slots.further == []
+        self.engine.slots._leave_abandoned()
+        assert self.engine.slots.further == []
 
 
 def test_streams_in_any_order(engine: Engine, alone: Callable[[str], list[int]]) -> None:

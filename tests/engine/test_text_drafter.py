@@ -58,7 +58,7 @@ def plain() -> Iterator[Engine]:
 
 def test_it_is_said(engine: Engine, drafter: Path) -> None:
     said = f"{drafter.name}: different vocabulary: drafts go through text"
-    assert any(said in note for note in engine.slot.loaded.notes)
+    assert any(said in note for note in engine.slots.own.loaded.notes)
     [member] = engine.drafter_set.members
     assert isinstance(member.drafter, TextDrafter) and member.kind == THROUGH_TEXT
 
@@ -168,7 +168,7 @@ def test_its_context_counts_its_own_tokens(tmp_path: Path) -> None:
     for path in (long, short):
         with load(draft=path, **EXACT) as engine:
             [cache] = engine.drafter_set.sequences.values()
-            notes = " ".join(engine.slot.loaded.notes)
+            notes = " ".join(engine.slots.own.loaded.notes)
             drafted[path] = engine.generate(text, **options).stats.drafted
             assert (cache.n_ctx > engine.context) is (path == long)
             assert ("longer ones get no drafts from it" in notes) is (path == short)
@@ -186,9 +186,9 @@ def test_several_texts_and_saved_caches(engine: Engine, plain: Engine, tmp_path:
     assert all(each.stats.drafted for each in found)
     store = StateStore(tmp_path / "states")
     first = engine.generate(CODE, depth=3, **options)
-    assert engine.slot.save("text", store) is None
+    assert engine.slots.own.save("text", store) is None
     engine.generate("import os", depth=3, **options)
-    assert engine.slot.load("text", store) is None
+    assert engine.slots.own.load("text", store) is None
     longer = [*engine.tokenize(CODE), *first.token_ids, *engine.tokenize("\n", add_special=False)]
     [drafter] = engine.drafter_set.drafters
     drafter.begin(longer)

@@ -45,7 +45,7 @@ def test_a_list_of_texts_in_its_order(engine: Engine) -> None:
     alone = [engine.generate(each, **OPTIONS) for each in prompts]
     # Texts beside others differ at near-ties only.
     assert sum(a.text == b.text for a, b in zip(alone, found, strict=True)) > 10
-    assert engine._slots.further == []
+    assert engine.slots.further == []
 
 
 def test_lists_of_chats_and_of_ids(engine: Engine) -> None:

@@ -53,7 +53,7 @@ def test_every_pass_has_the_same_rows(
     prompt = PROMPTS[0] * 3
     with load(draft=draft, threads=1, context=400, reproducible=True) as engine:
         engine.generate(prompt, max_tokens=1)  # the trial
-        engine.slot.target.truncate(0)
+        engine.slots.own.target.truncate(0)
         passes.clear()
         result = engine.generate(prompt, max_tokens=60, depth=depth, seed=1, temperature=0)
         seen = of_target(passes)

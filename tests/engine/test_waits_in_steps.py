@@ -27,8 +27,8 @@ def engine() -> Iterator[Engine]:
     threads = Threads()
     threads.start(engine.close)
     threads.join()
-    scheduler = engine.scheduler
-    assert not (engine._slots._with_text or scheduler._steps or scheduler._awaited)
+    scheduler = engine.slots.scheduler
+    assert not (engine.slots._with_text or scheduler._steps or scheduler._awaited)
 
 
 def acting(act: Act) -> Callable[[object], None]:
@@ -65,9 +65,9 @@ def hold(engine: Engine, *acts: Act) -> list[Generation]:
     def act(number: int) -> None:
         inside[number].set()
         # The lock goes to the other threads, as in a step that computes a pass.
-        with engine.lock:
+        with engine.slots.lock:
             while not all(each.is_set() for each in inside):
-                engine.scheduler.wait(0.01)
+                engine.slots.scheduler.wait(0.01)
         acts[number]()
 
     return [
@@ -83,7 +83,7 @@ def test_texts_that_each_begin_another_do_not_wait_for_each_other(
     honest = LoadedModels.for_another_text
 
     def for_another_text(self: LoadedModels) -> LoadedModels:
-        if len(engine._slots.all) == len(begun):
+        if len(engine.slots.all) == len(begun):
             raise ModelLoadError("there is no room for another text")
         return honest(self)
 
@@ -125,9 +125,9 @@ def test_a_text_that_is_closed_in_the_step_in_which_it_begins_another(
 
     def begin() -> None:
         if not begins_first:
-            with engine.lock:
-                while not engine.scheduler._awaited:
-                    engine.scheduler.wait(0.01)
+            with engine.slots.lock:
+                while not engine.slots.scheduler._awaited:
+                    engine.slots.scheduler.wait(0.01)
         engine.generate("def", **OPTIONS)
 
     def close() -> None:

@@ -58,5 +58,5 @@ def contents(chatted: Chatted) -> list[str]:
 
 def prompt_of(script: Script) -> str:
     """What the last engine has read and written."""
-    target = script.engines[-1].slot.target
+    target = script.engines[-1].slots.own.target
     return b"".join(map(target.model.piece, target.cache)).decode()

@@ -102,19 +102,15 @@ class Script:
 class ScriptedEngine:
     """As `Engine`. options: those that it was loaded with, for tests to read."""
 
-    device_failures = None
-
     def __init__(
         self, script: Script, model: str | Path | None, draft: Any, context: int, options: Any
     ) -> None:
         self.options = {**options, "context": context}
         self.context = context
         self.closed = False
-        self.scheduler = Scheduler()
-        self.lock = self.scheduler.lock
         self._script = script
         self._take(model, draft, options.get("chat_template"))
-        self.slot = ScriptedSlot(script, self)
+        self.slots = ScriptedSlots(script, self)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -128,26 +124,15 @@ class ScriptedEngine:
     def prefers_chat(self) -> bool:
         return self.model.chat_template is not None
 
-    def fit_threads(self) -> None:
-        pass
-
-    def open_slot(self) -> "ScriptedSlot":
-        return self.slot
-
-    def leave(self, slot: "ScriptedSlot") -> None:
-        slot.stop()
-
-    abandon = leave
-
     def switch(self, model: str | Path | None = None, draft: Any = None) -> None:
-        self.slot.stop()
+        self.slots.own.stop()
         self._script.require("switch")
         self._take(model or self._name, draft or self._draft)
         if model:
-            self.slot.target = ScriptedTarget(self.model, self.context)
+            self.slots.own.target = ScriptedTarget(self.model, self.context)
 
     def close(self) -> None:
-        self.slot.stop()
+        self.slots.own.stop()
         self.closed = True
 
     def _take(self, model: str | Path | None, draft: Any, template: str | None = None) -> None:
@@ -229,13 +214,36 @@ class ScriptedTarget:
         pass
 
 
+class ScriptedSlots:
+    """As `Slots`: all sessions have the same slot."""
+
+    failures = None
+
+    def __init__(self, script: Script, engine: ScriptedEngine) -> None:
+        self.scheduler = Scheduler()
+        self.lock = self.scheduler.lock
+        self.own = ScriptedSlot(script, engine, self.scheduler)
+
+    def fit_threads(self) -> None:
+        pass
+
+    def open(self) -> "ScriptedSlot":
+        return self.own
+
+    def leave(self, slot: "ScriptedSlot") -> None:
+        slot.stop()
+
+    abandon = leave
+
+
 class ScriptedSlot:
     """As `Slot`. started: the settings of every generation, for tests to read."""
 
-    def __init__(self, script: Script, engine: ScriptedEngine) -> None:
+    def __init__(self, script: Script, engine: ScriptedEngine, scheduler: Scheduler) -> None:
         self.target = ScriptedTarget(engine.model, engine.context)
         self.started: list[GenerationConfig] = []
-        self.scheduled = engine.scheduler.new_text()
+        self.lock = scheduler.lock
+        self.scheduled = scheduler.new_text()
         self.loaded = SimpleNamespace(
             apart=None,
             threads_note=None,
@@ -245,6 +253,7 @@ class ScriptedSlot:
         )
         self._script = script
         self._engine = engine
+        self._scheduler = scheduler
         self._running: Generation | None = None
         self._of: Stats | None = None
         self._text = ""
@@ -255,15 +264,11 @@ class ScriptedSlot:
         return self._engine.drafter_set
 
     @property
-    def lock(self) -> Any:
-        return self._engine.lock
-
-    @property
     def is_closed(self) -> bool:
-        return self._engine.scheduler.closed
+        return self._scheduler.closed
 
     def require_open(self) -> None:
-        self._engine.scheduler.require_open()
+        self._scheduler.require_open()
 
     def set_pass_width(self, _settings: GenerationConfig) -> int:
         self._script.require("send")

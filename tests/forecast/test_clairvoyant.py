@@ -126,7 +126,7 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(scope="module", params=[0.0, 0.8])
 def scored(engine: Engine, request: pytest.FixtureRequest) -> ScoredAnswers:
     settings = options(request.param)
-    with engine.slot.new_context(GenerationConfig.of(**settings)) as context:
+    with engine.slots.own.new_context(GenerationConfig.of(**settings)) as context:
         return score_answers(engine, context, PROMPTS, settings)
 
 

@@ -61,7 +61,7 @@ def scored(engine: Engine) -> Mapping[float, ScoredAnswers]:
     found = {}
     for temperature in TEMPERATURES:
         settings = options(temperature)
-        with engine.slot.new_context(GenerationConfig.of(**settings)) as context:
+        with engine.slots.own.new_context(GenerationConfig.of(**settings)) as context:
             found[temperature] = score_answers(engine, context, PROMPTS, settings)
     return found
 
@@ -187,7 +187,7 @@ def test_the_simulation_takes_the_steps_of_a_real_loop(
     # The real one, in the same world.
     other = Simulation([Suffix(max_replaced=0), model], known, {})
     policy = PolicyOfKnownCosts(other.policy, known)
-    with engine.slot.new_context(GenerationConfig.of(**options(temperature))) as context:
+    with engine.slots.own.new_context(GenerationConfig.of(**options(temperature))) as context:
         context.padded = other.policy.padded
         for answer, run in zip(answers, predicted, strict=True):
             stats, policy.left = Stats(), len(answer.tokens)

@@ -61,7 +61,7 @@ def engine(
 
 @pytest.fixture(scope="module")
 def scored(engine: Engine) -> ScoredAnswers:
-    with engine.slot.new_context(GenerationConfig.of(**options())) as context:
+    with engine.slots.own.new_context(GenerationConfig.of(**options())) as context:
         return score_answers(engine, context, PROMPTS, options())
 
 

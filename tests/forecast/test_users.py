@@ -253,7 +253,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def scored(engine: Engine) -> ScoredAnswers:
-    with engine.slot.new_context(GenerationConfig.of(**SETTINGS)) as context:
+    with engine.slots.own.new_context(GenerationConfig.of(**SETTINGS)) as context:
         return score_answers(engine, context, PROMPTS[:2], SETTINGS)
 
 

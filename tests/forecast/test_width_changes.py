@@ -58,7 +58,7 @@ def test_passes_are_measured_once_they_have_settled(
         result = engine.generate(prompt, max_tokens=24, ignore_eos=True, temperature=0)
         sampler = SimpleNamespace(prefix=lambda _tokens: None)
         answer = RecordedAnswer(prompt, result.token_ids, 24, sampler, result.stats)  # type: ignore[arg-type]
-        found = measure_costs(engine.slot.target, None, (), [answer])
+        found = measure_costs(engine.slots.own.target, None, (), [answer])
     assert found.unsettled == (UNSETTLED if offloaded else 1)
     assert found.passes[8] / found.passes[4] == pytest.approx(1.8 / 1.4)
     assert found.switch / found.passes[4] == pytest.approx(sum(more) / 0.0014, rel=0.01)

@@ -91,7 +91,7 @@ def test_drafts_change_no_text_with_them(kv_type: str, flash: bool | None, own_c
         assert asdict(recipe)["kv_type"] == kv_type
         recorded = Recorded(recipe, result.token_ids, result.origins, result.seed, result.rule)
         assert not audit(engine, recorded).has_bug
-        assert engine.slot.loaded.runtime.kv_type == kv_type
+        assert engine.slots.own.loaded.runtime.kv_type == kv_type
 
 
 def test_settings_take_two() -> None:

@@ -236,7 +236,7 @@ def run(end: str = "close", further: int = 0) -> None:
     """A run with passes that are dearer than in the profile. further: texts in other slots."""
     with load(draft="suffix", threads=1, context=64) as engine:
         engine.generate("def f(", max_tokens=1, temperature=0.0)
-        slots = [engine.open_slot() for _ in range(further + 1)]
+        slots = [engine.slots.open() for _ in range(further + 1)]
         for slot in slots[1:]:
             slot.target.extend(range(20, 30))
         learn(engine.pass_costs)

@@ -353,7 +353,7 @@ def test_two_drafters_of_one_name_are_refused() -> None:
 
 def test_the_costs_of_the_model_are_not_used_for_another_drafter(drafter_path: Path) -> None:
     with load(draft=[str(drafter_path), Silent()]) as engine:
-        costs = engine.slot.loaded.policies.costs
+        costs = engine.slots.own.loaded.policies.costs
         assert costs and list(costs._drafters) == [drafter_path.stem]
 
 
@@ -449,5 +449,5 @@ def test_a_profile_is_not_taken_for_a_drafter_of_another_name(
     link.symlink_to(drafter_path)
     for path in (drafter_path, link):
         with load(draft=path, threads=1, context=256) as engine:
-            costs = engine.slot.loaded.policies.costs
+            costs = engine.slots.own.loaded.policies.costs
             assert costs and costs.drafter(path.stem).first > 0

@@ -171,10 +171,10 @@ def test_a_head_that_reads_the_last_rows_leaves_the_text(tmp_path: Path) -> None
     options = {"max_tokens": 8, "seed": 2, "ignore_eos": True}
     with load(trunk, "suffix", threads=1, context=256, gpu_layers=0) as engine:
         first = engine.generate([1, 5, 9], **options)
-        cached = list(engine.slot.target.tokens)
+        cached = list(engine.slots.own.target.tokens)
         assert len(cached) > 8
         engine.switch(draft=sidecar)
-        assert engine.slot.target.tokens == cached
+        assert engine.slots.own.target.tokens == cached
         longer = [1, 5, 9, *first.token_ids]
         found = engine.generate(longer, **options)
         engine.switch(draft="none")

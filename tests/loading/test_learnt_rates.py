@@ -31,7 +31,7 @@ def pair(target_path: Path, drafter_path: Path, tmp_path: Path) -> Iterator[tupl
 
 
 def policy_of(engine: Engine) -> AdaptivePolicy:
-    [policy] = engine.slot.loaded.policies._adaptive.values()
+    [policy] = engine.slots.own.loaded.policies._adaptive.values()
     return policy
 
 
@@ -91,16 +91,16 @@ def test_texts_with_xtc_have_rates_of_their_own_which_are_not_kept(
 ) -> None:
     def learn(right: bool, **options: float) -> None:
         engine.generate("def f", seed=1, temperature=0.8, max_tokens=1, **options)
-        [candidate] = list(engine.slot.loaded.policies._adaptive.values())[-1].candidates
+        [candidate] = list(engine.slots.own.loaded.policies._adaptive.values())[-1].candidates
         for _ in range(40):
             candidate.learn([5], [5 if right else 6])
 
     with load(*pair, threads=1, context=256) as engine:
         learn(True)
         learn(False, xtc_probability=0.5, xtc_threshold=0.1)
-        assert len(engine.slot.loaded.policies._adaptive) == 2
+        assert len(engine.slots.own.loaded.policies._adaptive) == 2
         engine.generate("def f", seed=1, max_tokens=1, xtc_probability=0.5, xtc_threshold=0.6)
-        assert len(engine.slot.loaded.policies._adaptive) == 2  # above 0.5, XTC is off
+        assert len(engine.slots.own.loaded.policies._adaptive) == 2  # above 0.5, XTC is off
     assert find(pair) == 1.0
 
 

@@ -106,7 +106,7 @@ def test_drafts_are_those_of_the_oracle(
 def test_texts_share_the_weights(tmp_path: Path, target: Path, write: Write) -> None:
     path = write(tmp_path / "heads.gguf")
     with load(target, draft=path, **OPTIONS) as engine:
-        slots = [engine.open_slot() for _ in range(2)]
+        slots = [engine.slots.open() for _ in range(2)]
         [one], [two] = ([*slot.loaded.drafter_set.drafters] for slot in slots)
         assert one is not two
         shared = "_heads" if hasattr(one, "_heads") else "_stages"
@@ -120,10 +120,10 @@ def test_a_switch_to_them_keeps_the_text(tmp_path: Path, target: Path, write: Wr
     path = write(tmp_path / "heads.gguf")
     with load(target, draft="suffix", **OPTIONS) as engine:
         first = engine.generate([1, 5, 9], max_tokens=8, seed=2, ignore_eos=True)
-        cached = list(engine.slot.target.tokens)
+        cached = list(engine.slots.own.target.tokens)
         assert len(cached) > 8
         engine.switch(draft=path)
-        assert engine.slot.target.tokens == cached
+        assert engine.slots.own.target.tokens == cached
         longer = [1, 5, 9, *first.token_ids]
         found = engine.generate(longer, max_tokens=8, seed=2, ignore_eos=True)
         engine.switch(draft="none")

@@ -88,11 +88,11 @@ def test_a_cache_for_as_many_texts_as_are_meant_never_grows(
     monkeypatch.setattr(KVCache, "resize", Mock(side_effect=AssertionError("it grows")))
     with localspec.load(draft=draft, context=N_CTX, threads=1, texts=3) as engine:
         drafting = engine.drafter_set.sequences.values()
-        assert [each.context.params.texts for each in (engine.slot.target, *drafting)] == [3] * (
-            1 + len(engine.drafter_set.sequences)
-        )
+        assert [each.context.params.texts for each in (engine.slots.own.target, *drafting)] == [
+            3
+        ] * (1 + len(engine.drafter_set.sequences))
         found = [each.token_ids for each in engine.generate(prompts, **settings)]
-        shared = {id(slot.target.context) for slot in engine._slots.all}
+        shared = {id(slot.target.context) for slot in engine.slots.all}
     assert found == expected
     assert len(shared) == 1
 
@@ -101,13 +101,13 @@ def test_a_head_has_room_for_as_many_texts_as_its_target() -> None:
     head = Path(__file__).parents[1] / "trained" / "eagle3-terminal-9m-q8_0.gguf"
     with localspec.load(draft=str(head), context=N_CTX, threads=1, texts=3) as engine:
         (sequence,) = engine.drafter_set.sequences.values()
-        assert sequence.context.params.texts == engine.slot.target.context.params.texts == 3
+        assert sequence.context.params.texts == engine.slots.own.target.context.params.texts == 3
 
 
 @pytest.mark.parametrize("options", [{"reproducible": True}, {"flash_attention": False}])
 def test_texts_that_share_no_cache_get_no_room_in_one(options: dict[str, Any]) -> None:
     with localspec.load(draft="none", context=N_CTX, threads=1, texts=3, **options) as engine:
-        assert engine.slot.target.context.params.texts == 1
+        assert engine.slots.own.target.context.params.texts == 1
 
 
 @pytest.mark.parametrize("texts", [0, 1025])

@@ -138,12 +138,12 @@ def test_all_models_of_an_engine_get_fewer_and_the_user_is_told(
         assert engine.threads == 1
         (note,) = (each for each in engine.notes if each.startswith("threads"))
         assert note.startswith("threads: 1, not 2")
-        contexts = [engine.slot.target, *engine.drafter_set.sequences.values()]
+        contexts = [engine.slots.own.target, *engine.drafter_set.sequences.values()]
         counts = [llama_cpp.llama_n_threads(each.context.handle) for each in contexts]
         assert counts == [1, 1]
         # A larger cache for another text is computed with as many.
-        engine.slot.target.context.resize(2)
-        assert llama_cpp.llama_n_threads(engine.slot.target.context.handle) == 1
+        engine.slots.own.target.context.resize(2)
+        assert llama_cpp.llama_n_threads(engine.slots.own.target.context.handle) == 1
 
 
 def test_what_is_compared_has_equally_many(
@@ -232,7 +232,7 @@ def quiet(
 
 def counts(engine: Engine) -> set[int]:
     """The threads of all contexts."""
-    slots = engine._slots.all
+    slots = engine.slots.all
     contexts = [
         each.context
         for slot in slots
@@ -274,11 +274,11 @@ def test_costs_of_the_old_number_are_forgotten_and_acceptance_is_not(
     # A slow machine may find that drafting lost time, and a further text starts anew then.
     monkeypatch.setattr(Candidate, "begin_text", lambda _candidate: None)
     write(quiet)
-    loaded, costs = quiet.slot.loaded, quiet.pass_costs
+    loaded, costs = quiet.slots.own.loaded, quiet.pass_costs
     (policy,) = loaded.policies._adaptive.values()
     rates, budget = [each.acceptance_rates for each in policy.candidates], policy.loss_budget
     write(quiet)
-    now = quiet.slot.loaded
+    now = quiet.slots.own.loaded
     assert now.policies is loaded.policies and quiet.pass_costs is not costs
     assert policy._passes is quiet.pass_costs and policy.loss_budget is not budget
     assert [each.acceptance_rates for each in policy.candidates] == rates
@@ -313,7 +313,7 @@ def with_head(
 
 
 def matrices_of(engine: Engine) -> list[LoadedMatrixHead]:
-    return [each.matrices for each in engine.slot.loaded.drafters.drafters if each.matrices]
+    return [each.matrices for each in engine.slots.own.loaded.drafters.drafters if each.matrices]
 
 
 def test_a_head_is_measured_and_computed_with_the_new_number(
@@ -323,18 +323,18 @@ def test_a_head_is_measured_and_computed_with_the_new_number(
     monkeypatch.setattr(CostProfile, "is_plausible", True)
     prompt, options = [1, 5, 9], {"max_tokens": 8, "seed": 1, "ignore_eos": True}
     first = with_head.generate(prompt, **options)
-    before = with_head.slot.loaded.costs
+    before = with_head.slots.own.loaded.costs
     second = with_head.generate(prompt, **options)
-    now = with_head.slot.loaded
+    now = with_head.slots.own.loaded
     assert (with_head.threads, counts(with_head)) == (1, {1})
     assert before and now.costs and now.policies.costs
     [name] = with_head.drafter_set.names
     assert now.costs.drafters.keys() == before.drafters.keys() == {name}
     assert now.policies.costs.drafter(name).first > 0
     # The trial was made with the snapshots of the texts, and stored under them.
-    kept = with_head.slot.target.context.params.snapshots
+    kept = with_head.slots.own.target.context.params.snapshots
     paths = {name: with_head.drafter_set.model_paths[0]}
-    used = kept if with_head.slot.target.rollback is Rollback.BOUNDED else 0
+    used = kept if with_head.slots.own.target.rollback is Rollback.BOUNDED else 0
     found = remembered(with_head.model.path, paths, now.runtime, snapshots=used)
     assert found == now.costs
     assert all(
@@ -410,7 +410,7 @@ def test_no_change_without_memory_for_a_trial(
 
 
 def test_what_is_compared_keeps_its_number(quiet: Engine, looks: Looks) -> None:
-    quiet.keep_threads()
+    quiet.slots.threads_are_fixed = True
     seen = len(looks.pauses)
     for _ in range(3):
         write(quiet)

@@ -36,7 +36,7 @@ def test_texts_and_tokens_wait_for_no_decode(service: Service) -> None:
         tokens = service.tokens("list files", add_special=False, parse_special=True)
         found.extend([tokens, service.text(tokens)])
 
-    with service.engine.lock:
+    with service.engine.slots.lock:
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
         reader.join(20)

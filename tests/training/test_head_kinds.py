@@ -98,7 +98,7 @@ def reads(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Read]:
             write_target(target)
         with localspec.load(target, "none", **EXACT) as engine:
             texts = [_written(engine, seed) for seed in range(28)]
-            reader = TargetReader(engine.slot.target, layers)
+            reader = TargetReader(engine.slots.own.target, layers)
             learnt, held_out = (
                 Shard.of([reader.read(text) for text in part]) for part in (texts[:24], texts[24:])
             )
@@ -260,7 +260,7 @@ def test_the_rows_of_training_are_those_of_drafting(
     layers = trained.layers(TargetFile(target), FLOATS)
     with localspec.load(target, "none", reproducible=True, **options) as engine:
         text = Text((*prompt, *range(6, 60)), len(prompt))
-        sample = Shard.of([TargetReader(engine.slot.target, layers).read(text)])
+        sample = Shard.of([TargetReader(engine.slots.own.target, layers).read(text)])
         torch.manual_seed(1)
         drafter = trained.create(TargetFile(target), FLOATS, _batches(sample))
     drafter.export(tmp_path / "head.gguf", {})
@@ -270,7 +270,7 @@ def test_the_rows_of_training_are_those_of_drafting(
         recorded = _Recorded(monkeypatch, layers)
         done = engine.generate(prompt, max_tokens=40, depth=3, temperature=0, ignore_eos=True)
         again = Text((*prompt, *done.token_ids), len(prompt))
-        learnt = TargetReader(engine.slot.target, layers).read(again)
+        learnt = TargetReader(engine.slots.own.target, layers).read(again)
     for layer in layers:
         mine = np.array([recorded.rows[layer][place] for place in range(len(again.tokens) - 1)])
         np.testing.assert_allclose(mine, learnt.hidden[layer][: len(mine)], rtol=1e-5, atol=1e-5)

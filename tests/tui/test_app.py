@@ -160,7 +160,7 @@ def test_escape_keeps_the_partial_answer_and_marks_it(tmp_path: Path) -> None:
             assert (kept.content, kept.stop_reason) == (partial, "cancelled")
             script.rate = 0
             await chat.ask("go on")
-            prompt = chat.app.engine_thread.session.engine.slot._running.prompt
+            prompt = chat.app.engine_thread.session.engine.slots.own._running.prompt
             model = chat.app.engine_thread.session.engine.model
             told = b"".join(map(model.piece, prompt)).decode()
             assert f"<user>count\n<assistant>{partial}\n<user>go on" in told

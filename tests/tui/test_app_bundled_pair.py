@@ -89,7 +89,7 @@ def test_drafts_may_copy_from_texts_that_are_in_no_prompt(tmp_path: Path) -> Non
         async with app.run_test(size=(100, 40)) as pilot:
             await loaded(ChatPilot(app, pilot))
             engine = app.engine_thread.session.engine
-            [tokens] = engine.slot.loaded.drafters.sources.files
+            [tokens] = engine.slots.own.loaded.drafters.sources.files
             assert engine.detokenize(tokens).strip().startswith("def main():")
 
     asyncio.run(body())

@@ -82,7 +82,7 @@ def test_sampling_and_a_system_prompt_count_from_the_next_answer_on(tmp_path: Pa
             await chat.wait_idle()
             assert chat.contents == ["count", LONG]
             await chat.ask("and now")
-            slot = script.engines[-1].slot
+            slot = script.engines[-1].slots.own
             assert [each.sampling.get("temperature") for each in slot.started] == [None, 0.25]
             session = chat.app.engine_thread.session
             assert session and session.written.text.startswith("<system>Be brief.")
@@ -116,7 +116,7 @@ def test_a_stopped_answer_goes_on(tmp_path: Path) -> None:
             origins = "".join(text for text, _ in chat.app.autosave.origins[turn.key])
             assert origins == turn.content
             assert chat.screen.view.turn_views[-1].turn is turn
-            slot = script.engines[-1].slot
+            slot = script.engines[-1].slots.own
             assert slot.started[1].seed == slot.started[0].seed == turn.seed
             [summary] = chat.app.archive.list()
             kept = chat.app.archive.open(summary.key)

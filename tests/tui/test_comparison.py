@@ -34,7 +34,7 @@ def test_a_comparison_measures_both_and_leaves_the_conversation_alone(start: Sta
     assert result.rate > 0 and result.plain_rate > 0
     engine = recorder.engine_thread.session and recorder.engine_thread.session.engine
     assert isinstance(engine, ScriptedEngine)
-    _, original, *again = engine.slot.started
+    _, original, *again = engine.slots.own.started
     assert original.depth is None and len(again) == len(result.plain_rates) > 1
     for each in again:
         assert each.depth == 0

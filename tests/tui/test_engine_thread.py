@@ -69,7 +69,7 @@ def test_a_larger_context_keeps_the_conversation_and_the_options(start: Start) -
         "second",
         "one",
     ]
-    started = script.engines[1].slot.started[-1].sampling
+    started = script.engines[1].slots.own.started[-1].sampling
     assert (started["temperature"], started["top_k"]) == (0.5, 7)
 
 
@@ -271,7 +271,7 @@ def test_drafters_can_be_switched_within_a_conversation(start: Start) -> None:
     assert origins == {"plain"}
     engine = recorder.engine_thread.session and recorder.engine_thread.session.engine
     assert isinstance(engine, ScriptedEngine)
-    assert engine.slot.started[-1].sampling == {"temperature": 0.5}
+    assert engine.slots.own.started[-1].sampling == {"temperature": 0.5}
 
 
 def test_sampling_is_switched_without_loading(start: Start) -> None:

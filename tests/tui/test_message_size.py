@@ -151,7 +151,7 @@ def test_tokens_are_counted_while_the_engine_is_locked(bundled_pair: EventRecord
     session = bundled_pair.engine_thread.session
     assert session
     expected = session.engine.tokenize("tar -xzf archive.tar.gz", add_special=False)
-    with session.engine.lock:
+    with session.engine.slots.lock:
         found = []
         count = threading.Thread(
             target=lambda: found.append(

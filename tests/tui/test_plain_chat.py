@@ -250,7 +250,7 @@ def test_a_full_disk_ends_the_chat(file: Path, monkeypatch: pytest.MonkeyPatch) 
     ):
         patch.setattr(sys, "stdout", full)
         plain.run_plain(LaunchOptions(model="scripted"), Archive(file))
-    assert len(script.engines[-1].slot.started) == 1
+    assert len(script.engines[-1].slots.own.started) == 1
 
 
 def test_who_asks_for_the_end_again_loses_nothing(

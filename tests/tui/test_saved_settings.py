@@ -45,7 +45,7 @@ def test_its_drafters_and_its_sampling_are_used(tmp_path: Path) -> None:
             await open_saved(chat, SessionSettings("ngram,lookup", SAMPLING))
             assert chat.screen.event_handler.ready.draft == ("ngram", "lookup")
             await chat.ask("and now?")
-            used = script.engines[0].slot.started[-1]
+            used = script.engines[0].slots.own.started[-1]
             assert dict(used.sampling) == SAMPLING and used.seed != 1
             assert chat.notes == []
             key = chat.app.autosave.key or ""
@@ -80,7 +80,7 @@ def test_a_drafter_that_does_not_fit_is_a_note_and_the_sampling_is_used(tmp_path
                 SAMPLING,
             )
             await chat.ask("and now?")
-            assert script.engines[0].slot.started[-1].sampling["temperature"] == 0.3
+            assert script.engines[0].slots.own.started[-1].sampling["temperature"] == 0.3
             await chat.press("ctrl+s")
             await chat.until(lambda: chat.is_on_top(SettingsScreen))
             assert chat.app.screen.query_one("#temperature").value == "0.3"

@@ -29,7 +29,7 @@ def test_reasoning_is_switched_from_the_next_answer_on(tmp_path: Path) -> None:
             async def prompt_of(question: str) -> str:
                 await chat.ask(question)
                 [engine] = [each for each in script.engines if not each.closed]
-                return b"".join(map(engine.model.piece, engine.slot._running.prompt)).decode()
+                return b"".join(map(engine.model.piece, engine.slots.own._running.prompt)).decode()
 
             assert (await prompt_of("a")).endswith("<user>a\n<assistant>")
             await chat.send("/think off")

@@ -93,7 +93,7 @@ def test_a_text_that_takes_a_state_from_there(worker: RpcServer, mamba: Path) ->
         events = [*answer]
         assert answer.result().content == plain[1]
         told = [each.line for each in events if isinstance(each, localspec.Notice)]
-        lost = engine.slot.loaded.drafters.lost
+        lost = engine.slots.own.loaded.drafters.lost
         assert lost and told == [lost]
         # The text beside it does without the drafter, too.
         assert answers(session, questions[1]) == plain[1:]
@@ -139,7 +139,7 @@ def test_what_is_done_with_texts_goes_on(
 def find_it_gone(engine: localspec.Engine) -> None:
     """Write a text that has a use for the drafter."""
     assert list(engine.generate(QUESTION, max_tokens=8, depth=2, seed=1).token_ids)
-    assert engine.slot.loaded.drafters.lost
+    assert engine.slots.own.loaded.drafters.lost
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["just gone", "known to be gone"])
@@ -154,11 +154,11 @@ def test_the_threads_of_texts_may_still_change(
         worker.close()
         if known:
             find_it_gone(engine)
-        change = thread_change(engine.slot.loaded, busy=1.0)
+        change = thread_change(engine.slots.own.loaded, busy=1.0)
         # A machine that goes away meanwhile leaves the number as it is.
         assert (change is not None) == known
         if change:
-            engine.slot.replace_models(change.applied_to(engine.slot.loaded))
+            engine.slots.own.replace_models(change.applied_to(engine.slots.own.loaded))
         assert list(engine.generate(QUESTION, max_tokens=8, seed=1).token_ids)
 
 

@@ -106,15 +106,15 @@ def test_ninety_nine_layers_are_all(devices: tuple[str, str]) -> None:
     with localspec.load(
         draft=DRAFTER, device=device, gpu_layers=99, draft_device=device, draft_gpu_layers=99
     ) as engine:
-        [drafter] = [each.model for each in engine.slot.loaded.drafters.drafters if each.model]
+        [drafter] = [each.model for each in engine.slots.own.loaded.drafters.drafters if each.model]
         assert engine.model.placement == Placement(-1, device)
         assert drafter.placement == Placement(-1, device)
-        assert engine.slot.loaded.runtime.placement.gpu_layers == -1
+        assert engine.slots.own.loaded.runtime.placement.gpu_layers == -1
 
 
 def test_a_draft_model_elsewhere_is_there(devices: tuple[str, str]) -> None:
     with localspec.load(draft=DRAFTER, draft_device=[devices[0]]) as engine:
-        [drafter] = [each for each in engine.slot.loaded.drafters.drafters if each.model]
+        [drafter] = [each for each in engine.slots.own.loaded.drafters.drafters if each.model]
         assert drafter.model and drafter.model._workers
         assert not engine.model._workers
         several = engine.generate([PROMPT] * 3, **OPTIONS, depth=2)
@@ -128,7 +128,7 @@ def test_a_slow_way_to_the_drafter_is_known_to_auto() -> None:
         Proxy(worker.address, delay=0.02) as proxy,
         localspec.load(draft=["suffix", DRAFTER], draft_device=[str(proxy.address)]) as engine,
     ):
-        costs = engine.slot.loaded.costs
+        costs = engine.slots.own.loaded.costs
         assert costs and costs.drafters["terminal-5m-q4_0"].further > 0.02 > costs.passes[1]
         found = engine.generate(PROMPT, **OPTIONS)
     assert not [each for each in found.origins if each == "terminal-5m-q4_0"]
@@ -268,7 +268,7 @@ def test_a_head_takes_memory_where_it_is(devices: tuple[str, str]) -> None:
         assert needed[device] > EAGLE3.stat().st_size
         assert set(+needed) == {device}
     with localspec.load(draft=str(EAGLE3), device=[first], context=256) as engine:
-        loaded = engine.slot.loaded
+        loaded = engine.slots.own.loaded
         beside = places._head_contexts_bytes(loaded.target.context)
         assert set(+beside) == {first}
 
@@ -450,14 +450,14 @@ def test_a_text_goes_on_without_a_drafter_whose_machine_is_gone(
         name = engine.drafter_set.names[-1]
         with engine.stream(PROMPT, **OPTIONS, depth=depth) as running:
             tokens = [next(running).id for _ in range(6)]
-            assert engine.slot.loaded.drafters.lost is None
+            assert engine.slots.own.loaded.drafters.lost is None
             worker.close()
             tokens += [token.id for token in running]
         assert tokens == plain
         assert name not in [token.origin for token in running.tokens[12:]]
         if depth is None:  # `auto` may have no use for the drafter, and so not look for it
             return
-        lost = engine.slot.loaded.drafters.lost
+        lost = engine.slots.own.loaded.drafters.lost
         assert lost and lost.startswith(f"{name} drafts no more: the worker {worker.address} is")
         assert lost in engine.notes
         # All later texts do without it too, beside others as well, and a chat says so once.
@@ -524,7 +524,7 @@ def test_a_chat_says_at_once_that_a_drafter_is_gone(worker: RpcServer) -> None:
             if len(events) == 8:
                 worker.close()
         notices = [each.line for each in events if isinstance(each, localspec.Notice)]
-        assert notices == [engine.slot.loaded.drafters.lost]
+        assert notices == [engine.slots.own.loaded.drafters.lost]
         again = [*session.send("And by date?", max_tokens=8, seed=1)]
         assert not [each for each in again if isinstance(each, localspec.Notice)]
         assert isinstance(events[-1], localspec.Ended)

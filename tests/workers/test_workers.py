@@ -132,7 +132,7 @@ def test_the_memory_plan_knows_the_workers(workers: list[str]) -> None:
 
 def test_costs_are_those_of_these_workers(workers: list[str]) -> None:
     with localspec.load(draft="suffix", context=333, rpc=workers) as engine:
-        runtime = engine.slot.loaded.runtime
+        runtime = engine.slots.own.loaded.runtime
     assert remembered(bundled().target, {}, runtime)
     for others in ((), tuple(workers[:1]), (workers[1], workers[0])):
         elsewhere = replace(runtime, placement=Placement(rpc=others))

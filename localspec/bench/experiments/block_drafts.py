@@ -76,7 +76,7 @@ def _steps(engine: Engine, drafter: Dflash, run: Run, depth: int) -> Iterator[St
 
     def recorded(limit: Limit) -> Passes[Draft]:
         draft = yield from usual(limit)
-        made.append((len(engine.slot.target.tokens), tuple(map(int, draft.tokens))))
+        made.append((len(engine.slots.own.target.tokens), tuple(map(int, draft.tokens))))
         return draft
 
     drafter.passes = recorded  # type: ignore[method-assign]

@@ -118,7 +118,7 @@ def _written(
         ignore_eos=long,
     )
     ids, written = list(running.prompt), running.result()
-    sampler = engine.slot.sampler(running.settings, len(ids))
+    sampler = engine.slots.own.sampler(running.settings, len(ids))
     limit = min(tokens, engine.context - len(ids))
     return RecordedAnswer(ids, written.token_ids, limit, sampler, written.stats)
 

@@ -93,7 +93,7 @@ def record(engine: Engine, tasks: Sequence[Task], options: GenerationOptions) ->
         asked: GenerationOptions = {**options, "seed": first.seed + number}
         prompt = engine.stream(task.prompt_for(engine), **asked).prompt
         tokens, recorded = record_drafts(engine, model, prompt, tokens=_DEEPEST, **asked)
-        sampler = engine.slot.sampler(GenerationConfig.of(**asked), len(prompt))
+        sampler = engine.slots.own.sampler(GenerationConfig.of(**asked), len(prompt))
         answers.append(RecordedAnswer(list(prompt), tokens, first.max_tokens, sampler, Stats()))
         drafts.append(recorded)
     copies = [replay_drafts(Suffix(), each, WIDEST - 1) for each in answers]

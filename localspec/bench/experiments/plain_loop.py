@@ -53,7 +53,7 @@ def main() -> None:
     options = parser.parse_args()
     context = 128 + options.tokens
     with load(options.model, "none", context=context, threads=options.threads) as engine:
-        engine.keep_threads()
+        engine.slots.threads_are_fixed = True
         table, ratios = Table(("localspec", "9.1f"), ("library", "8.1f"), ("ratio", "6.2f")), []
         with ReferenceLoop(engine.model, n_ctx=context, threads=engine.threads) as library:
             for ours, theirs in _speeds(

@@ -29,7 +29,7 @@ class _Texts:
     """The texts of one engine: each has a prompt, a seed and a slot."""
 
     def __init__(self, engine: Engine, count: int, tokens: int, temperature: float) -> None:
-        self._slots = [engine.open_slot() for _ in range(count)]
+        self._slots = [engine.slots.open() for _ in range(count)]
         self._prompts = [
             engine.model.tokenize(f"def {name}(first, second):\n") for name in _NAMES[:count]
         ]
@@ -78,7 +78,7 @@ class _Texts:
 
 def _bound(engine: Engine, texts: int) -> float:
     """How many times faster `texts` plain texts can be, by the cost of a pass of as many rows."""
-    with engine.slot.new_context(GenerationConfig()) as sequence:
+    with engine.slots.own.new_context(GenerationConfig()) as sequence:
         sequence.extend([0] * 32)
         return texts * typical_seconds(sequence, 1) / typical_seconds(sequence, texts)
 

@@ -74,10 +74,10 @@ def measure_histories(engine: Engine, count: int) -> int:
         start = int(random.integers(0, len(words) - _PROMPT[1]))
         prompt = words[start : start + int(random.integers(*_PROMPT))]
         question = words[start // 2 :][:_QUESTION]
-        engine.slot.target.truncate(0)
+        engine.slots.own.target.truncate(0)
         text = [*prompt, *_greedy(engine, prompt, _ANSWER), *question]
         warm = _greedy(engine, text, _NEXT)
-        engine.slot.target.truncate(0)
+        engine.slots.own.target.truncate(0)
         differing += warm != _greedy(engine, text, _NEXT)
     return differing
 
@@ -99,9 +99,9 @@ def _print_histories(engine: Engine, pieces: Sequence[int], count: int) -> None:
         ("tokens a pass", "13"), ("texts that differ", ">17"), ("ms of a prompt", "15.1f")
     )
     prompt = _tokens(engine, _PROMPT[1])[: _PROMPT[1]]
-    seconds = _prompt_seconds(engine.slot.target, prompt, pieces)
+    seconds = _prompt_seconds(engine.slots.own.target, prompt, pieces)
     for piece in pieces:
-        engine.slot.target.chunk = piece
+        engine.slots.own.target.chunk = piece
         differing = measure_histories(engine, count)
         table.print_row(piece, f"{differing}/{count}", 1000 * median(seconds[piece]))
 
@@ -136,7 +136,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.texts:
         with load(options.model, options.draft, context=1024, threads=options.threads) as engine:
-            engine.keep_threads()
+            engine.slots.threads_are_fixed = True
             _print_histories(engine, options.pieces, options.texts)
         return
     for reproducible in (False, True):
@@ -147,7 +147,7 @@ def main() -> None:
             threads=options.threads,
             reproducible=reproducible,
         ) as engine:
-            _print(engine.slot.target, options.behind, reproducible=reproducible)
+            _print(engine.slots.own.target, options.behind, reproducible=reproducible)
 
 
 def _print(context: KVSequence, behind: int, *, reproducible: bool) -> None:
