@@ -163,11 +163,10 @@ def serve(
     if not 0 < port < 65536:
         raise InvalidValueError(f"port is {port}; it must be 1 to 65535")
     models = names or (model,)
-    asked = models[0]
     address = Address(host, port, hosts=allow_host, origins=cors, key=_key(api_key_file))
     runtime = pop_runtime_options(options)
     if setup:
-        _print_setup(setup, asked, alias, address, runtime)
+        _print_setup(setup, models, alias, address, runtime)
         return 0
     show_log(as_json=json_logs)
     request = ServeRequest(
@@ -176,7 +175,7 @@ def serve(
         depth,
         address,
         aliases=alias,
-        setup_command=_command(asked, alias, address),
+        setup_command=_command(models, alias, address),
         parallel=parallel,
         queue_limit=queue_limit,
         keep=keep,
@@ -193,19 +192,20 @@ def serve(
 
 def _print_setup(
     client: str,
-    asked: str | None,
+    models: Sequence[str | None],
     alias: tuple[str, ...],
     address: Address,
     runtime: Mapping[str, Any],
 ) -> None:
     output = Output(color=False)
-    shown = alias[0] if alias else shown_name(asked)
+    shown = alias[:1] or [shown_name(each) for each in models]
     printed = settings_of_client(client, address.url, shown, key=bool(address.key))
     output.data(f"{printed}\n")
-    if too_long := _too_long_for(client, asked, runtime):
-        output.note(too_long)
-    if asked and not alias and (unknown := _unknown(asked)):
-        output.note(f"{unknown} (the settings are right if the server has it)")
+    for asked in models:
+        if too_long := _too_long_for(client, asked, runtime):
+            output.note(too_long if len(models) == 1 else f"{shown_name(asked)}: {too_long}")
+        if asked and not alias and (unknown := _unknown(asked)):
+            output.note(f"{unknown} (the settings are right if the server has it)")
 
 
 def _defaults() -> CommandDefaults | None:
@@ -259,9 +259,9 @@ def shown_name(asked: str | None) -> str:
     return Path(asked).stem if Path(asked).suffix == ".gguf" else asked
 
 
-def _command(asked: str | None, alias: tuple[str, ...], address: Address) -> str:
+def _command(models: Sequence[str | None], alias: tuple[str, ...], address: Address) -> str:
     """The part of the command line that the settings of clients depend on."""
-    words = ["localspec", "serve", *([asked] if asked else [])]
+    words = ["localspec", "serve", *filter(None, models)]
     words += ["--alias", alias[0]] if alias else []
     words += ["--host", address.host] if address.host != _HOST else []
     words += ["--port", str(address.port)] if address.port != _PORT else []

@@ -20,7 +20,7 @@ ODD = 'it\'s "my" model'
 
 @pytest.fixture
 def printed(served: Served) -> dict[str, str]:
-    return {client: setup(client, served.url, NAME, key=False) for client in CLIENTS}
+    return {client: setup(client, served.url, [NAME], key=False) for client in CLIENTS}
 
 
 def shell(script: str) -> str:
@@ -87,7 +87,7 @@ def test_what_is_said_at_the_start(served: Served) -> None:
     (line,) = [line for line in served.lines if "settings of other clients" in line]
     command = line.partition("clients: ")[2].partition(" --setup")[0].split()
     done = localspec(*command[1:], "--setup", "curl")
-    assert done.out == f"{setup('curl', served.url, NAME, key=False)}\n"
+    assert done.out == f"{setup('curl', served.url, [NAME], key=False)}\n"
     (claude,) = [line for line in served.lines if "Claude Code: " in line]
     assert f"ANTHROPIC_BASE_URL={served.url}" in claude
     assert f"ANTHROPIC_DEFAULT_HAIKU_MODEL={NAME}" in claude
@@ -106,7 +106,7 @@ def test_a_context_that_an_agent_fills_by_itself_is_told() -> None:
 
 @pytest.mark.parametrize("client", list(CLIENTS))
 def test_odd_names_and_keys(client: str) -> None:
-    text = setup(client, "http://127.0.0.1:1", ODD, key=True)
+    text = setup(client, "http://127.0.0.1:1", [ODD], key=True)
     assert "YOUR_KEY" in text
     if client in ("curl", "aider", "claude-code"):
         command = {"curl": "curl() { printf '%s' \"$*\"; }", "aider": "aider() { echo $*; }"}
@@ -118,6 +118,33 @@ def test_odd_names_and_keys(client: str) -> None:
         assert ODD in json.loads(text.partition("\n")[2])["provider"]["localspec"]["models"]
     else:
         compile(text.partition("\n\n")[2], client, "exec")
+
+
+@pytest.mark.parametrize("client", list(CLIENTS))
+def test_several_models(client: str) -> None:
+    """They are all listed, or a comment says how to ask for those that are not."""
+    text = setup(client, "http://127.0.0.1:1", ["first", "second", "third"], key=False)
+    settings, _, comment = text.partition("\n# for ")
+    if client == "opencode":
+        found = json.loads(settings.partition("\n")[2])
+        assert list(found["provider"]["localspec"]["models"]) == ["first", "second", "third"]
+        assert found["model"] == "localspec/first" and not comment
+    else:
+        assert "second" not in settings
+        assert comment == "second or third, put that name wherever first stands"
+        assert settings == setup(client, "http://127.0.0.1:1", ["first"], key=False)
+
+
+def test_the_command_for_several_models() -> None:
+    known = ("serve", "qwen3-8b", "smollm2-1.7b", "--setup")
+    done = localspec(*known, "opencode")
+    assert {"qwen3-8b", "smollm2-1.7b"} <= set(done.out.split('"'))
+    short = "sends some 10,000 tokens of its own: a context of 2,048 is too small for it"
+    lines = localspec(*known, "codex", "--ctx", "2048").err.splitlines()
+    assert [line.partition(f": codex {short}")[0] for line in lines] == [
+        "localspec: qwen3-8b",
+        "localspec: smollm2-1.7b",
+    ]
 
 
 @pytest.mark.parametrize(
