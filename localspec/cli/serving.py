@@ -1,7 +1,7 @@
 """Serving: what the process of `localspec serve` does that holds the model."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -40,92 +40,92 @@ def serve_model(asked: ServeRequest, reporter: StatusReporter, memory_faults: in
     show_log_as_notes()
     show_log(as_json=asked.json_logs)
     library.tell_errors(reporter.error)
-    return explaining_errors(lambda: _serve(asked, reporter, memory_faults))
+    return explaining_errors(_Serving(asked, reporter, memory_faults).run)
 
 
-def _serve(asked: ServeRequest, reporter: StatusReporter, memory_faults: int) -> None:
-    output = Output(color=False)
-    opened = listen(asked.address)
+class _Serving:
+    """The server of one process: how it loads models, and what it says of them."""
 
-    def load(name: str | None, names: Sequence[str]) -> Service:
-        service = _loaded(asked, name, names, memory_faults)
-        with suppress(LocalspecError):  # a worker that is away just now
-            memory = free_memory(service.engine.model.placement)
-            reporter.placed(on_gpus=memory.spares_main_memory)
-        return service
+    def __init__(self, asked: ServeRequest, reporter: StatusReporter, memory_faults: int) -> None:
+        self._asked, self._reporter, self._memory_faults = asked, reporter, memory_faults
+        self._output = Output(color=False)
 
-    def ready(service: Service) -> None:
-        reporter.ready()
-        for line in _greeting(service, asked):
-            output.note(line)
+    def run(self) -> None:
+        asked = self._asked
+        opened = listen(asked.address)
+        try:
+            serve(
+                [self._served(each) for each in asked.models],
+                asked.address,
+                opened,
+                queue_limit=asked.queue_limit,
+                unload_after=asked.unload_after,
+                changed=self._changed,
+                ready=self._ready,
+                signalled=self._reporter.signalled,
+                progress=_LoadingNotes(self._output, asked.address.url),
+            )
+        except ModelNotFoundError as error:
+            if asked.defaults is not None:
+                asked.defaults.raise_with_origin(error)
+            raise
 
-    def changed(service: Service) -> None:
-        for line in (_summary(service, asked), *_notes(service)):
-            output.note(line)
+    def _served(self, model: str | None) -> ServedModel:
+        """A model and its names. Raises ModelNotFoundError."""
+        path = registry.bundled().target if model is None else locate(model)
+        pair = pair_of(path)
+        known = [shown_name(model), path.stem, *([pair.name] if pair else [])]
+        names = [*dict.fromkeys([*self._asked.aliases, *known])]
+        load = partial(self._load, model, names)
+        return ServedModel(names, path, load, self._asked.runtime["context"])
 
-    try:
-        serve(
-            [_served(asked, each, load) for each in asked.models],
-            asked.address,
-            opened,
-            queue_limit=asked.queue_limit,
-            unload_after=asked.unload_after,
-            changed=changed,
-            ready=ready,
-            signalled=reporter.signalled,
-            progress=_LoadingNotes(output, asked.address.url),
+    def _load(self, model: str | None, names: Sequence[str]) -> Service:
+        asked = self._asked
+        engine = load_with(
+            EngineConfig(
+                model,
+                parse_draft(asked.draft),
+                RuntimeConfig.of(**asked.runtime),
+                copied_texts=tuple(asked.copied_texts),
+                texts=asked.parallel,
+                memory_faults=self._memory_faults,
+                chat_template=asked.chat_template,
+            )
         )
-    except ModelNotFoundError as error:
-        if asked.defaults is not None:
-            asked.defaults.raise_with_origin(error)
-        raise
+        try:
+            engine.warm_up()
+            engine.slots.own.reproducible_width(_settings(asked))  # empties the cache to try it out
+            pool = SlotPool(engine, asked.parallel, asked.queue_limit)
+            kept = KeptStates(engine.model.path) if asked.keep else None
+            if kept:
+                kept.restore(pool.slots)
+            recommended = SamplingParams.for_model(engine.slots.own.loaded.header.metadata)
+            with suppress(LocalspecError):  # a worker that is away just now
+                memory = free_memory(engine.model.placement)
+                self._reporter.placed(on_gpus=memory.spares_main_memory)
+            return Service(
+                engine,
+                pool,
+                names,
+                # A request's order of samplers may be any as long as XTC is off.
+                {"depth": asked.depth, "xtc_probability": recommended.xtc_probability},
+                thinking_budget=asked.thinking_budget,
+                kept=kept,
+            )
+        except BaseException:
+            engine.close()
+            raise
 
+    def _ready(self, service: Service) -> None:
+        self._reporter.ready()
+        self._say(_greeting(service, self._asked))
 
-def _served(
-    asked: ServeRequest, model: str | None, load: Callable[[str | None, Sequence[str]], Service]
-) -> ServedModel:
-    """A model and its names. Raises ModelNotFoundError."""
-    path = registry.bundled().target if model is None else locate(model)
-    pair = pair_of(path)
-    known = [shown_name(model), path.stem, *([pair.name] if pair else [])]
-    names = [*dict.fromkeys([*asked.aliases, *known])]
-    return ServedModel(names, path, partial(load, model, names), asked.runtime["context"])
+    def _changed(self, service: Service) -> None:
+        self._say([_summary(service, self._asked), *_notes(service)])
 
-
-def _loaded(
-    asked: ServeRequest, model: str | None, names: Sequence[str], memory_faults: int
-) -> Service:
-    engine = load_with(
-        EngineConfig(
-            model,
-            parse_draft(asked.draft),
-            RuntimeConfig.of(**asked.runtime),
-            copied_texts=tuple(asked.copied_texts),
-            texts=asked.parallel,
-            memory_faults=memory_faults,
-            chat_template=asked.chat_template,
-        )
-    )
-    try:
-        engine.warm_up()
-        engine.slots.own.reproducible_width(_settings(asked))  # empties the cache to try it out
-        pool = SlotPool(engine, asked.parallel, asked.queue_limit)
-        kept = KeptStates(engine.model.path) if asked.keep else None
-        if kept:
-            kept.restore(pool.slots)
-        recommended = SamplingParams.for_model(engine.slots.own.loaded.header.metadata)
-        return Service(
-            engine,
-            pool,
-            names,
-            # A request's order of samplers may be any as long as XTC is off.
-            {"depth": asked.depth, "xtc_probability": recommended.xtc_probability},
-            thinking_budget=asked.thinking_budget,
-            kept=kept,
-        )
-    except BaseException:
-        engine.close()
-        raise
+    def _say(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            self._output.note(line)
 
 
 def _settings(asked: ServeRequest) -> GenerationConfig:

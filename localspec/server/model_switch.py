@@ -32,7 +32,7 @@ class ModelSwitch:
     catalog: the models. queue_limit: how many requests may wait while another model is used or
     loaded. unload_after: so many seconds after the last request the model is unloaded; None: never.
     changed: told of each service that is loaded in the place of another. closing: whether the
-    server ends. loads: whether a model is being loaded.
+    server ends, and no further request is taken. loads: whether a model is being loaded.
     """
 
     def __init__(
@@ -77,7 +77,8 @@ class ModelSwitch:
     async def lease(self, name: str | None) -> AsyncIterator[Service]:
         """The service of the model of this name, which stays loaded inside.
 
-        Raises ApiError for an unknown name, and where too many wait; what loading raises.
+        Raises ApiError for an unknown name, where too many wait, and where the server ends; what
+        loading raises.
         """
         named = self.catalog.find(name)
         if self._threads is None:
@@ -100,15 +101,20 @@ class ModelSwitch:
         try:
             async with self._door:
                 wanted = named or self.catalog.usual
-                if not self.catalog.service_of(wanted):
+                is_loaded = bool(self.catalog.service_of(wanted))
+                if not is_loaded:
                     await self._idle.wait()
-                    if self.closing:
-                        raise shutting_down()
+                self._require_open()
+                if not is_loaded:
                     await _whole(self._change(wanted))
                 self._active += 1
                 self._idle.clear()
         finally:
             self.waiting -= 1
+
+    def _require_open(self) -> None:
+        if self.closing:
+            raise shutting_down()
 
     async def unload(self, name: str | None) -> None:
         """Unload the model of this name, if it is loaded, once nobody uses it. Raises ApiError."""
@@ -141,6 +147,7 @@ class ModelSwitch:
             # A file that cannot be read costs nobody the other model.
             await asyncio.to_thread(read_header, wanted.path)
             await self._unload()
+            self._require_open()
         log.info("loading %s", wanted.name)
         began, self.loads = perf_counter(), True
         try:

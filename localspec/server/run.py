@@ -217,7 +217,6 @@ class _Server(uvicorn.Server):
                 service.stop()
             else:
                 asyncio.get_event_loop().call_later(_GRACE_SECONDS, service.stop)
-            service.closing = True
         switch.closing = self.should_exit = True
 
 

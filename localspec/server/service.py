@@ -46,8 +46,7 @@ class Service:
     kept: KeptStates | None = None
     # What is being written, by the number of its slot.
     replies: dict[int, Reply] = field(default_factory=dict)
-    # Whether no further request is taken, and whether texts that are being written end now.
-    closing: bool = False
+    # Whether texts that are being written end now.
     stopping: bool = False
     # Long work that writes no text leaves threads to the requests of others.
     aside: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
@@ -64,7 +63,7 @@ class Service:
 
     def stop(self) -> None:
         """End all texts within one step, each with a proper end of its stream."""
-        self.closing = self.stopping = True
+        self.stopping = True
 
     def close(self) -> None:
         """Keep what slots hold, if that is wanted, and free everything; no text is written."""
@@ -105,10 +104,10 @@ class Service:
 
         is_choice: whether it is a further choice of a request that has been taken.
         """
-        self._require(is_choice or not self.closing)
         began = time.perf_counter()
         async with self.pool.slot_for(asked.prompt, is_choice=is_choice) as pooled:
-            self._require(is_choice or not self.stopping)
+            if self.stopping and not is_choice:
+                raise shutting_down()
             waited = time.perf_counter() - began
             reply = Reply(pooled.slot, asked, lambda: self.stopping, number=pooled.number)
             self.replies[pooled.number] = reply
@@ -121,7 +120,3 @@ class Service:
                 self.metrics.add(reply, waited)
                 facts = facts_of(reply, waited)
                 log.info("%s", line_of(facts), extra={"facts": facts})
-
-    def _require(self, serves: bool) -> None:
-        if not serves:
-            raise shutting_down()

@@ -426,12 +426,26 @@ def test_a_file_that_cannot_be_read_costs_nobody_the_other_model(tmp_path: Path)
     run(trial)
 
 
-def test_no_model_is_loaded_while_the_server_ends() -> None:
+def test_no_request_is_taken_while_the_server_ends() -> None:
     async def trial(models: Models) -> None:
         models.switch.closing = True
-        with pytest.raises(ApiError, match="shutting down") as refused:
-            await models.write("b")
-        assert refused.value.status == 503 and models.history == []
+        for name in ("a", "b"):
+            with pytest.raises(ApiError, match="shutting down") as refused:
+                await models.write(name)
+            assert refused.value.status == 503 and models.history == []
+
+    run(trial)
+
+
+def test_a_model_is_not_loaded_where_the_server_ends_while_another_is_unloaded() -> None:
+    async def trial(models: Models) -> None:
+        asked = asyncio.create_task(models.write("b"))
+        while "close a" not in models.history:
+            await asyncio.sleep(0)
+        models.switch.closing = True
+        with pytest.raises(ApiError, match="shutting down"):
+            await asked
+        assert models.history == ["close a"]
 
     run(trial)
 
