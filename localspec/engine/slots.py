@@ -14,6 +14,7 @@ from localspec.llama import compute_thread
 from localspec.llama.model import Model
 from localspec.loading.loader import LoadedModels
 from localspec.loading.thread_change import thread_change
+from localspec.utils.heap import give_back_heap
 
 # A text whose reader stays away for so many seconds is not waited for.
 _READER_AWAY = 10.0
@@ -185,6 +186,7 @@ class Slots:
         for slot in reversed(self.all):
             slot.loaded.close_caches()
         self._free_models(weights)
+        give_back_heap()
 
     def free_forgotten(self, weights: Model | None) -> None:
         """Free what nobody uses any more, with a warning; called by the garbage collector."""

@@ -161,6 +161,7 @@ class KVCache(ABC, Generic[_Text]):
                 self.close()
             elif self._handle:
                 sequence.memory.clear()
+            sequence.memory.drop_copies()
 
     def close(self) -> None:
         """Free the context, after those of heads that use it."""

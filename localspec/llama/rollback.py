@@ -360,9 +360,14 @@ class Memory:
         )
         return bool(read == copy.size)
 
+    def drop_copies(self) -> None:
+        """Free the copies of states, to which the text can be cut back."""
+        self._checkpoint = None
+        self._marks.clear()
+
     def clear(self) -> None:
         """Remove the whole text."""
-        self.length, self._checkpoint, self._length_unsure = 0, None, True
-        self._marks.clear()
+        self.length, self._length_unsure = 0, True
+        self.drop_copies()
         self._remove(self.seq_id, -1)
         self._within_snapshots, self._length_unsure = 0, False

@@ -18,7 +18,6 @@ from localspec.server.catalog import Catalog, ServedModel
 from localspec.server.errors import queue_full, shutting_down
 from localspec.server.service import Service
 from localspec.utils.format import format_seconds
-from localspec.utils.heap import give_back_heap
 
 log = logging.getLogger("localspec.server")
 
@@ -167,7 +166,6 @@ class ModelSwitch:
             await asyncio.sleep(_POLL_SECONDS)
         await self._end_threads()
         await asyncio.to_thread(service.close)
-        await asyncio.to_thread(give_back_heap)
         log.info("%s is unloaded", self.catalog.usual.name)
 
     async def _end_threads(self) -> None:

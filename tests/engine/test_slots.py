@@ -27,7 +27,8 @@ from localspec.engine import slots
 from localspec.engine.engine import Engine, load
 from localspec.engine.generation import Generation
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
-from localspec.loading.loader import LoadedModels
+from localspec.loading.config import EngineConfig
+from localspec.loading.loader import LoadedModels, load_models
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
 
@@ -491,6 +492,24 @@ def test_a_switch_ends_all_texts_and_frees_their_slots(
             assert len(each.tokens) == 1
         assert engine.slots.further == []
         assert engine.generate("abc", **OPTIONS).token_ids == alone("abc")
+
+
+def test_a_model_is_planned_once_nothing_is_left_of_the_one_before(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[object] = []
+
+    def load_again(config: EngineConfig) -> LoadedModels:
+        before = engine.slots.own.target
+        left.extend([before.model._handle, before.context._handle, *before.memory.marks])
+        return load_models(config)
+
+    with load(tiny_model("mamba"), "none", threads=1, context=128) as engine:
+        engine.generate("abc", **OPTIONS)
+        assert engine.slots.own.target.memory.marks
+        monkeypatch.setattr("localspec.engine.engine.load_models", load_again)
+        engine.switch(model=tiny_path)
+    assert left == [None, None]
 
 
 @pytest.mark.parametrize("change", [lambda engine: engine.switch(draft="suffix"), Engine.close])

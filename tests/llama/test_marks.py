@@ -119,6 +119,18 @@ def test_marks_are_few(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> Non
     checked.step(2, 1)
 
 
+@pytest.mark.parametrize("kind", MARKED)
+def test_a_closed_text_keeps_no_copies(checked: Checked) -> None:
+    """They would take the memory of the model that is loaded next, and of other texts."""
+    for _ in range(2):
+        checked.read(10)
+        checked.context.mark()
+    memory = checked.context.memory
+    assert memory.marks.size
+    checked.context.close()
+    assert not memory.marks and memory._checkpoint is None
+
+
 @pytest.mark.parametrize("kind", ["llama"])
 def test_what_can_be_cut_anywhere_is_never_copied(
     checked: Checked, monkeypatch: pytest.MonkeyPatch
