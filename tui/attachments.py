@@ -10,6 +10,7 @@ from pathlib import Path
 
 from localspec.errors import InvalidValueError
 from localspec.utils.format import printable
+from localspec.utils.paths import typed_path
 from localspec.utils.similar_names import similar_names
 from localspec.utils.text_file import SAVE_IT, decode_text, undecodable
 
@@ -143,7 +144,7 @@ def _existing_path(match: re.Match[str], folder: Path) -> str | None:
 
 
 def _path(name: str, folder: Path) -> Path:
-    return folder / os.path.expanduser(name)
+    return folder / os.path.expanduser(typed_path(name))
 
 
 def _text_between(text: str, start: int, end: int) -> str:

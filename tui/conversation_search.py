@@ -49,9 +49,9 @@ class ConversationSearch:
         # Steps past the places so far: where they lead is known once all turns are read.
         self._due = 0
 
-    def open(self) -> None:
-        """Let the user type what to look for."""
-        self.bar.open()
+    def open(self, text: str = "") -> None:
+        """Look for a text; empty: what was looked for last, until the user types another."""
+        self.bar.open(text)
         self._texts.forget_others(entry.turn for entry in self._screen.view.turn_entries)
         self.find(self.bar.text)
 

@@ -34,6 +34,7 @@ class SlashCommands:
             "/help": lambda _: self._screen.chat.action_help(),
             "/clear": lambda _: self._screen.switch.begin_new(),
             "/sessions": lambda _: self._screen.action_sessions(),
+            "/find": lambda text: self._screen.search.open(text),
             "/regenerate": lambda _: self._regenerate(),
             "/edit": self._edit,
             "/edit-answer": self._edit_answer,

@@ -8,6 +8,7 @@ from localspec.conversation.turns import Turn
 from localspec.conversation.window import last_question
 from localspec.drafters.spec import join_names
 from localspec.errors import InvalidValueError
+from localspec.utils.paths import typed_path
 from localspec.utils.similar_names import did_you_mean
 from localspec_tui.engine_events import ModelReady
 
@@ -16,6 +17,7 @@ COMMANDS: Mapping[str, str] = {
     "/help": "List every key and command",
     "/clear": "Begin a new chat; this one is kept",
     "/sessions": "Find, open, save and delete conversations",
+    "/find TEXT": "Find a text in this chat; without one, ask for it",
     "/regenerate": "Answer your last message again; this answer stays as a variant",
     "/continue": "Go on with an answer that was stopped or cut off",
     "/edit TEXT": "Answer another text in place of your last message; without one, edit that in "
@@ -67,6 +69,7 @@ def _words(argument: str) -> list[str]:
 
     An existing file is one word. Raises InvalidValueError for a quote that is not closed.
     """
+    argument = typed_path(argument)
     if os.path.isfile(os.path.expanduser(argument)):
         return [argument]
     lexer = shlex.shlex(argument, posix=True)
@@ -88,7 +91,7 @@ def path_of(argument: str) -> str:
     try:
         words = _words(argument)
     except InvalidValueError:
-        return argument
+        return typed_path(argument)
     return words[0] if len(words) == 1 else argument
 
 

@@ -20,6 +20,7 @@ from localspec.cli.options import (
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt
 from localspec.cli.settings import on_command_line
+from localspec.cli.utf8_text import utf8_text
 from localspec.conversation.reasoned_text import INSERTED, ReasonedText
 from localspec.engine.audit import AuditReport, Divergence, Recorded, audit
 from localspec.engine.engine import load
@@ -38,7 +39,12 @@ _KEYS = {"recipe", "token_ids", "origins", "seed", "rule", "model"}
 
 @click.command("audit")
 @click.argument("file", type=click.Path(allow_dash=True), required=False)
-@click.option("--prompt", metavar="TEXT", help="Generate a text from this; do not read FILE.")
+@click.option(
+    "--prompt",
+    metavar="TEXT",
+    callback=utf8_text,
+    help="Generate a text from this; do not read FILE.",
+)
 @click.option(
     "--draft",
     default="auto",

@@ -17,6 +17,7 @@ from localspec.cli.options import (
 )
 from localspec.cli.sampling_options import sampling_options
 from localspec.cli.settings import on_command_line
+from localspec.cli.utf8_text import utf8_text
 from localspec.errors import InvalidValueError
 from localspec.utils.shell import command_line
 
@@ -39,7 +40,7 @@ _SERVED = "TEXTUAL_DRIVER"
     is_flag=True,
     help="Keep nothing of this chat, and show nothing of earlier ones.",
 )
-@click.option("--system", metavar="TEXT", help="System prompt.")
+@click.option("--system", metavar="TEXT", callback=utf8_text, help="System prompt.")
 @click.option(
     "--preset",
     metavar="NAME",

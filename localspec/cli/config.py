@@ -9,7 +9,7 @@ import click
 from localspec.cli.config_edit import with_value
 from localspec.cli.config_models import checked_drafters, checked_model
 from localspec.cli.output import Output
-from localspec.cli.settings import SETTINGS, Found, Settings, config_file
+from localspec.cli.settings import SETTINGS, Found, Settings, Value, config_file
 from localspec.cli.table import table_text
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.paths import real_path, write_atomically
@@ -115,6 +115,7 @@ def _change(name: str, text: str | None, output: Output) -> None:
     if name in _CHECKED and value is not None:
         value, problem = _CHECKED[name](str(value))
     variable = SETTINGS[name].in_variable()
+    _require_unicode(name, value)
     edited = with_value(read_text(file), name, value, str(file))
     try:
         write_atomically(file, edited)
@@ -127,6 +128,17 @@ def _change(name: str, text: str | None, output: Output) -> None:
     found = variable or Found(value, "default" if value is None else config_file().name)
     but = f", but {problem}" if problem else ""
     output.note(f"{name} is {_shown(name, found)} now ({found.source}){but}")
+
+
+def _require_unicode(name: str, value: Value | None) -> None:
+    """Raise InvalidValueError for a text that the file, which is UTF-8, cannot hold."""
+    try:
+        str(value).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidValueError(
+            f"{name} is {value!r}, which is not UTF-8, as the file is; set "
+            f"{SETTINGS[name].variable}, or use a shell in UTF-8 (LC_ALL=C.UTF-8)"
+        ) from error
 
 
 def _setting(name: str | None) -> str:

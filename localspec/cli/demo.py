@@ -21,6 +21,7 @@ from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import stacked, threads_option
 from localspec.cli.output import Output, write_to_stderr
 from localspec.cli.settings import CommandDefaults, Settings
+from localspec.cli.utf8_text import utf8_text
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.llama.devices import usual_gpus
@@ -59,7 +60,10 @@ _pair_options = stacked(
 
 _text_options = stacked(
     click.option(
-        "--prompt", metavar="TEXT", help="Use this prompt. [default: an edit, code, a sample]"
+        "--prompt",
+        metavar="TEXT",
+        callback=utf8_text,
+        help="Use this prompt. [default: an edit, code, a sample]",
     ),
     click.option(
         "--set",

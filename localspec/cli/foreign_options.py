@@ -10,6 +10,7 @@ import click
 
 from localspec.utils.similar_names import did_you_mean
 
+# Several names are those of different commands.
 _NAMES_HERE = {
     "-c": "--ctx",
     "-cmoe": "--cpu-moe",
@@ -20,6 +21,7 @@ _NAMES_HERE = {
     "-ctvd": "--draft-kv-type",
     "-dev": "--device",
     "-devd": "--draft-device",
+    "-f": "--prompts",
     "-fa": "--flash-attn",
     "-hf": "--model",
     "-md": "--draft",
@@ -27,6 +29,7 @@ _NAMES_HERE = {
     "-ngl": "--gpu-layers",
     "-ngld": "--draft-gpu-layers",
     "-np": "--parallel",
+    "-p": "--prompt --prompts --port",
     "-r": "--stop",
     "-s": "--seed",
     "-sm": "--split-mode",
@@ -38,6 +41,7 @@ _NAMES_HERE = {
     "--cache-type-v": "--kv-type",
     "--draft-max": "--depth",
     "--draft-n": "--depth",
+    "--file": "--prompts",
     "--format": "--schema",
     "--gpu-layers-draft": "--draft-gpu-layers",
     "--hf-repo": "--model",
@@ -101,12 +105,16 @@ def name_here(ctx: click.Context, option: str) -> str:
     """Return what an unknown option may have meant, as a hint; empty if that is unknown."""
     parameters = ctx.command.get_params(ctx)
     known = [name for each in parameters for name in each.opts if name.startswith("-")]
-    name, is_long = _NAMES_HERE.get(option), option.startswith("--")
-    if name in known:
-        return f"did you mean {name}?"
-    takes_prompt = any(each.name == "prompt" for each in parameters)
+    is_long = option.startswith("--")
+    for name in _NAMES_HERE.get(option, "").split():
+        if name in known:
+            return f"did you mean {name}?"
+    arguments = [each.name for each in parameters if isinstance(each, click.Argument)]
+    takes_prompt = "prompt" in arguments
     if takes_prompt and option in _IN_WORDS:
         return _IN_WORDS[option]
+    if ctx.command.name == "chat" and _IN_WORDS.get(option) == _PROMPT:
+        return "messages are typed in the chat; localspec generate answers one prompt"
     if is_long and (similar := did_you_mean(option, known)):
         return similar
     if isinstance(ctx.command, click.Group):

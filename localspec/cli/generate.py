@@ -27,6 +27,7 @@ from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt, read_prompt
 from localspec.cli.sampling_options import sampling_options
 from localspec.cli.status_line import StatusLine, loading_shown
+from localspec.cli.utf8_text import utf8_text
 from localspec.conversation.reasoned_text import ReasonedText
 from localspec.engine.engine import Engine, load
 from localspec.engine.generation import Token
@@ -43,7 +44,7 @@ _NO_LIMIT = 2**31 - 1
 
 
 @click.command()
-@click.argument("prompt", required=False)
+@click.argument("prompt", required=False, callback=utf8_text)
 @model_options
 @click.option(
     "-n",
@@ -63,13 +64,19 @@ _NO_LIMIT = 2**31 - 1
     help="Answer the prompt as a chat turn, or continue it. "
     "[default: chat if the model has a template]",
 )
-@click.option("--system", metavar="TEXT", help="System prompt of a chat turn.")
+@click.option("--system", metavar="TEXT", callback=utf8_text, help="System prompt of a chat turn.")
 @constraint_options
 @thinking_options
 @click.option(
     "--hide-thinking", "hides", is_flag=True, help="Do not write the reasoning, only the answer."
 )
-@click.option("--stop", multiple=True, metavar="TEXT", help="Stop before this text. Repeatable.")
+@click.option(
+    "--stop",
+    multiple=True,
+    metavar="TEXT",
+    callback=utf8_text,
+    help="Stop before this text. Repeatable.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not the text.")
 @click.option(
     "--logprobs",

@@ -27,7 +27,7 @@ def read_prompt(argument: str | None) -> str:
     """
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _decoded(_piped(argument))
     piped = piped.removesuffix("\n")
-    typed = _checked(argument or "")
+    typed = argument or ""
     if piped and typed:
         write_note(f"{len(piped.encode()):,} bytes of standard input are put before the prompt")
     prompt = "\n".join(part for part in (piped, typed) if part)
@@ -96,15 +96,3 @@ def _decoded(data: bytes) -> str:
     except UnicodeDecodeError as error:
         raise InvalidValueError(f"standard input: {undecodable(error)}; {SAVE_IT} first") from error
     return text
-
-
-def _checked(argument: str) -> str:
-    try:
-        argument.encode("utf-8")
-    except UnicodeEncodeError as error:
-        byte = ord(argument[error.start]) & 0xFF
-        raise InvalidValueError(
-            f"the prompt is not UTF-8: character {error.start} is the byte 0x{byte:02x}; "
-            "retype it, or pipe it in as UTF-8"
-        ) from error
-    return argument

@@ -122,6 +122,8 @@ def checked_ids(name: str, items: Iterable[object], model: Model) -> list[int]:
 
     Raises TypeError for what is none, InvalidValueError for ids that the model does not have.
     """
+    if isinstance(items, bytes | bytearray | memoryview):  # each byte would be an id
+        raise TypeError
     ids = [index(cast("int", item)) for item in items]
     for token in ids:
         require(name, token, 0, model.n_vocab - 1)

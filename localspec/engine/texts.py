@@ -80,6 +80,7 @@ class Texts:
         LocalspecError if the engine is closed or switched before the text has ended: `cancelled` is
         a text that `cancel` has ended.
         """
+        _require_callable(explain)
         return self._generate(prompt, concrete(options), _asked(cancel), explain)
 
     def stream(
@@ -108,6 +109,7 @@ class Texts:
         in an `explain`, which cannot wait. The stream raises LocalspecError if the engine is closed
         or switched before its end.
         """
+        _require_callable(explain)
         settings = GenerationConfig.of(**{"logprobs": True, **options})
         return self._start(TextPrompt(prompt), settings, _asked(cancel), explain)
 
@@ -132,6 +134,7 @@ class Texts:
         given = concrete(options)
         GenerationConfig.of(**given)
         _asked(cancel)
+        _require_callable(explain)
         self.slots.scheduler.require_no_step(_IN_LOOP)
 
         def work(stopped: Cancelled) -> Generator[None, None, Result | list[Result]]:
@@ -155,6 +158,7 @@ class Texts:
         settings = GenerationConfig.of(**{"logprobs": True, **options})
         asked = TextPrompt(prompt)
         _asked(cancel)
+        _require_callable(explain)
         self.slots.scheduler.require_no_step(_IN_LOOP)
 
         def work(stopped: Cancelled) -> Generator[Token, None, Result]:
@@ -288,3 +292,8 @@ def _asked(cancel: threading.Event | None, stopped: Cancelled = lambda: False) -
     if cancel is not None and not callable(getattr(cancel, "is_set", None)):
         raise InvalidValueError(f"cancel is {cancel!r:.60}; it must be a threading.Event")
     return stopped if cancel is None else lambda: cancel.is_set() or stopped()
+
+
+def _require_callable(explain: Explain | None) -> None:
+    if explain is not None and not callable(explain):
+        raise InvalidValueError(f"explain is {explain!r:.60}; it must be a function")

@@ -120,7 +120,10 @@ def _found(spec: DrafterSpec, target: Path) -> FoundDrafter:
     if spec.model is None:
         return FoundDrafter(spec)
     path = locate.locate(spec.model, NAMES)
-    if spec.kind != PARD and not os.path.exists(spec.model):
+    is_path = os.path.exists(spec.model)
+    # Whoever types a path twice means it.
+    named_twice = is_path and os.path.abspath(path) == os.path.abspath(target)
+    if spec.kind != PARD and not named_twice:
         own_drafters.require_another(str(spec.model), path, target)
     return checked_drafter(spec, path, target)
 

@@ -151,10 +151,7 @@ def _trained_here(drafter: TrainedDrafter) -> OwnDrafter:
 
 
 def require_another(name: str, path: Path, target: Path) -> None:
-    """Raise DrafterMismatchError if a name means the target, as the name of its own pair does.
-
-    A path is taken as it is: whoever types that twice means it.
-    """
+    """Raise DrafterMismatchError if a name means the target, as that of its pair or a link does."""
     if not (path.is_file() and path.samefile(target)) or facts_of(target).has_mtp:
         return
     own = next((each for each in own_drafters(target) if each.file), None)
@@ -239,14 +236,15 @@ def with_others(first: Sequence[OwnDrafter], others: Iterable[OwnDrafter]) -> li
 
 
 def _beside(target: Path, known: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Return the sidecars beside a target on this disk, by kind; without the files in `known`."""
+    """Return the sidecars beside a target on this disk, by kind; without the files in `known`.
+
+    A link to the target is none of them.
+    """
     root, files = _folder(target)
-    if known:
-        files = [
-            file
-            for file in files
-            if not sidecar_kind(file) or real_path(root / file) not in {*map(real_path, known)}
-        ]
+    others = {*map(real_path, (target, *known))}
+    files = [
+        file for file in files if not sidecar_kind(file) or real_path(root / file) not in others
+    ]
     names = ModelFiles((target.absolute().relative_to(root).as_posix(),))
     of_one = store.repository_of(target) or links.repository_of(target)
     if not of_one and len(group_files(files)) > 1:

@@ -62,6 +62,18 @@ def stat_signature(file: Path) -> list[str | int]:
     return [str(real_path(file)), status.st_size, status.st_mtime_ns]
 
 
+def typed_path(name: str) -> str:
+    """The path of a name that a user has typed, as the system's functions take it.
+
+    Where the locale is C, they take no letters beyond ASCII, but the bytes of any.
+    """
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return os.fsdecode(name.encode("utf-8", "replace"))
+    return name
+
+
 def write_atomically(file: Path, text: str) -> None:
     """Replace a file in one step, so that no reader sees half of it; create its folder.
 

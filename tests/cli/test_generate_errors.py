@@ -146,7 +146,8 @@ def assert_one_error(done: Done, code: int, message: str) -> None:
         ([""], b"\n", "no prompt"),
         ([], b"caf\xe9", "standard input: it is not UTF-8, byte 3 is 0xe9; save it as UTF-8 first"),
         (["x"], b"\xff\xfea", "standard input: it is not UTF-16, byte 2 is 0x61"),
-        ([b"caf\xe9"], b"", "the prompt is not UTF-8: character 3 is the byte 0xe9"),
+        ([b"caf\xe9"], b"", "the prompt: it is not UTF-8, byte 3 is 0xe9; retype it"),
+        (["x", "--stop", b"caf\xe9"], b"", "--stop: it is not UTF-8, byte 3 is 0xe9; retype it"),
         (["x = 1\n" * 1000], b"", r"the prompt has \d{4} tokens and the context holds 2048"),
     ],
 )

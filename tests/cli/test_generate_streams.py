@@ -95,6 +95,16 @@ def test_standard_input_closed(generate: Run) -> None:
     assert done.out == generate("def f(", "-n", "5", "--seed", "3").out
 
 
+@posix
+def test_texts_are_utf_8_where_the_locale_is_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ("# caf\xe9", "-n", "5", "--seed", "3", "--threads", "1", "--stop", "\xe9")
+    expected = real(*asked).out
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    done = shell("", *asked)
+    assert (done.code, done.out) == (0, expected)
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
 def test_a_prompt_from_powershell(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
     """With a byte order mark, and CR LF."""

@@ -246,6 +246,13 @@ def test_set_and_unset(cli: Run, file: Path) -> None:
     assert file.read_text() == "threads = 4\ngpu_layers = -1\n"
 
 
+def test_a_name_that_is_not_utf_8_is_told(cli: Run, file: Path) -> None:
+    """As every letter beyond ASCII where the locale is C."""
+    done = cli("config", "set", "model", "caf\udce9.gguf")
+    assert done.code == 2 and not file.exists()
+    assert "gguf', which is not UTF-8, as the file is; set LOCALSPEC_MODEL, or use a " in done.err
+
+
 def test_a_file_that_cannot_be_written(
     cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,11 +131,13 @@ def test_answers_that_call_tools_need_no_content(engine: Engine) -> None:
         assert engine.generate([message("a"), each, message("b")], **OPTIONS).token_ids
 
 
-def test_what_cancels_is_an_event(engine: Engine) -> None:
+def test_what_cancels_is_an_event_and_what_is_told_reasons_a_function(engine: Engine) -> None:
     wrong: Any = 5
     for ask in (engine.generate, engine.stream, engine.astream):
         with pytest.raises(InvalidValueError, match=r"cancel is 5; it must be a threading\.Event"):
             ask("a", cancel=wrong, **OPTIONS)
+        with pytest.raises(InvalidValueError, match=r"^explain is 5; it must be a function$"):
+            ask("a", explain=wrong, **OPTIONS)
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
@@ -214,7 +216,12 @@ def test_tokens_of_a_text_and_back(engine: Engine, text: str) -> None:
 
 
 def test_tokens_that_are_none(engine: Engine) -> None:
-    for ids, told in (([99999], "token is 99999"), ("abc", "ids is"), (5, "ids is 5")):
+    for ids, told in (
+        ([99999], "token is 99999"),
+        ("abc", "ids is"),
+        (5, "ids is 5"),
+        (b"x", r"^ids is b'x'; it must be token ids$"),
+    ):
         with pytest.raises(InvalidValueError, match=told):
             engine.detokenize(ids)  # type: ignore[arg-type]
     with pytest.raises(InvalidValueError, match="Unicode"):

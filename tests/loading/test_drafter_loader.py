@@ -304,6 +304,22 @@ def test_a_name_of_the_target_is_no_drafter(name: str) -> None:
     )
 
 
+def test_a_link_to_the_target_is_no_drafter(target_path: Path, tmp_path: Path) -> None:
+    target, link = tmp_path / "x.gguf", tmp_path / "mtp-x.gguf"
+    shutil.copy(target_path, target)
+    link.symlink_to(target.name)
+    with pytest.raises(DrafterMismatchError) as refused:
+        load(target, link, threads=1)
+    assert str(refused.value) == (
+        f"{link} is the target, which cannot speed itself up; name a smaller model "
+        f"(localspec pair {link} lists them), or suffix"
+    )
+    with pytest.raises(
+        DrafterMismatchError, match=r"x\.gguf has no MTP heads inside; the file with"
+    ):
+        load(target, "mtp", threads=1)
+
+
 def test_the_bundled_drafter_is_named_without_its_folder() -> None:
     with localspec.load(draft="terminal-5m-q4_0", threads=1) as engine:
         assert engine.drafter_set.model_paths == [registry.bundled().drafter]

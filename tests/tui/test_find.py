@@ -69,6 +69,11 @@ def test_places_are_shown_one_after_the_other(tmp_path: Path) -> None:
             assert count(chat) == "1 of 60"
             await chat.press("shift+f3", "escape")
             await chat.until(lambda: not marked(chat))
+            await chat.send("/find Needle")
+            await chat.until(lambda: count(chat) == "3 of 3" and marked(chat) != [])
+            await chat.press("escape")
+            await chat.send("/find")
+            await chat.until(lambda: count(chat) == "3 of 3")
 
     asyncio.run(body())
 

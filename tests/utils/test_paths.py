@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,14 @@ def test_one_variable_moves_all_folders(tmp_path: Path, monkeypatch: pytest.Monk
     one, other = cache_file("costs", ["a", 1]), cache_file("costs", ["a", 2])
     assert one.parent == other.parent == tmp_path / "cache" / "costs"
     assert one != other and one == cache_file("costs", ["a", 1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the locale C has other letters elsewhere")
+def test_a_typed_name_is_that_of_a_file_where_the_locale_is_c(tmp_path: Path) -> None:
+    script = "from localspec.utils.paths import typed_path; open(typed_path('\\xe9'), 'x').close()"
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"}
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["\xe9"]
 
 
 def test_the_signature_tells_a_changed_file(tmp_path: Path) -> None:

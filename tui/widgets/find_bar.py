@@ -58,10 +58,12 @@ class FindBar(Horizontal):
     def on_mount(self) -> None:
         self.display = False
 
-    def open(self) -> None:
-        """Show the bar, with what was looked for last."""
+    def open(self, text: str = "") -> None:
+        """Show the bar. text: what is looked for; empty: what was looked for last."""
         self.display = True
-        self.query_one(Input).focus()
+        field = self.query_one(Input)
+        field.value = text or field.value
+        field.focus()
 
     def show_count(self, number: int, count: int) -> None:
         """Show how often the text was found. number: of the place that is shown, from 1."""
