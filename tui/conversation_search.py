@@ -40,7 +40,7 @@ class ConversationSearch:
     def __init__(self, screen: "ChatScreen") -> None:
         self.pattern: re.Pattern[str] | None = None
         self.shown: Hit | None = None
-        self.bar = FindBar(id="find")
+        self.bar = FindBar(self.find, self.move, self.close, id="find")
         self._screen = screen
         self._texts = ShownTexts()
         # The places so far, the last one first, and whether turns are still being read.

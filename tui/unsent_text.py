@@ -1,8 +1,11 @@
 """Unsent text: what the user has typed and not sent; it is kept with its session."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from localspec_tui import completion
 from localspec_tui.message_history import recalled
+from localspec_tui.pasted_paths import as_attachments
 from localspec_tui.slash_commands import is_command
 
 if TYPE_CHECKING:
@@ -43,6 +46,16 @@ class UnsentText:
     def edits_answer(self) -> bool:
         """Whether the text in the box is that of an answer."""
         return self.edited is not None and self.edited.role == "assistant"
+
+    def objection(self, text: str) -> str | None:
+        """Why a text should not be sent as it is; an answer attaches no files."""
+        return None if self.edits_answer else completion.objection(text)
+
+    def attachments(self, pasted: str) -> str | None:
+        """What attaches pasted files; None where the box has no message, but e.g. `/save`."""
+        if self.edits_answer or is_command(self._screen.composer.text):
+            return None
+        return as_attachments(pasted, Path.cwd())
 
     def begin_edit(self, turn: "Turn", text: str | None = None) -> None:
         """Let the user change a turn. text: put into the box, whose own text comes back later."""

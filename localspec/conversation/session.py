@@ -22,7 +22,7 @@ from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationOptions, concrete, require
 from localspec.utils.closing import Closing
-from localspec.utils.option_types import require_kind, whole_number
+from localspec.utils.option_types import require_kind
 
 
 class Session(Closing):
@@ -139,7 +139,7 @@ class Session(Closing):
     def regenerate(self, **options: Unpack[GenerationOptions]) -> Answer:
         """Answer the last question again; the answer before stays as a variant."""
         self._end_answer()
-        last = before = self._last_turn()
+        last = before = self.conversation.require_last()
         if last.role == "assistant":
             if last.before is None:
                 raise InvalidValueError("there is no question yet; send a message first")
@@ -156,7 +156,7 @@ class Session(Closing):
         The old question and all turns after it stay as another branch.
         """
         self._end_answer()
-        turn = self._turn(number)
+        turn = self.conversation.turn(number)
         if turn.role == "assistant":
             raise InvalidValueError(f"turn {number} is an answer; edit a question")
         last = self.conversation.last
@@ -175,7 +175,7 @@ class Session(Closing):
         unknown or another model's, or chat template, thinking or its budget are not what they were.
         """
         self._end_answer()
-        turn = self._last_turn()
+        turn = self.conversation.require_last()
         require_unfinished(turn, self._slot.target.model.vocabulary_fingerprint)
         return self._ask(options, turn)
 
@@ -219,7 +219,7 @@ class Session(Closing):
         not valid Unicode, would open reasoning, or the turn is no answer to anything.
         """
         self._end_answer()
-        turn = self._turn(number)
+        turn = self.conversation.turn(number)
         if turn.role != "assistant" or turn.before is None:
             raise InvalidValueError(f"turn {number} is not an answer to a message; edit an answer")
         # The lock keeps the model loaded.
@@ -338,17 +338,6 @@ class Session(Closing):
         self._slot.require_open()
         if self._answer:
             self._answer.close()
-
-    def _last_turn(self) -> Turn:
-        if self.conversation.last is None:
-            raise InvalidValueError("there is no message yet; send one first")
-        return self.conversation.last
-
-    def _turn(self, number: int) -> Turn:
-        turns, number = self.turns, whole_number("number", number)
-        if not 0 <= number < len(turns):
-            raise InvalidValueError(f"there is no turn {number}; there are {len(turns)}, from 0 on")
-        return turns[number]
 
     def _window(self, turns: Sequence[Turn], *, continues: bool = False) -> Window:
         """What the model sees of a branch."""

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, get_args
 from uuid import uuid4
 
 from localspec.errors import InvalidValueError
-from localspec.utils.option_types import require_kind
+from localspec.utils.option_types import require_kind, whole_number
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -124,6 +124,19 @@ class Conversation:
     def turns(self) -> list[Turn]:
         """The present branch, from the first turn to the last."""
         return self._last.path if self._last else []
+
+    def turn(self, number: int) -> Turn:
+        """The turn with this number in `turns`, from 0. Raises InvalidValueError."""
+        turns, number = self.turns, whole_number("number", number)
+        if not 0 <= number < len(turns):
+            raise InvalidValueError(f"there is no turn {number}; there are {len(turns)}, from 0 on")
+        return turns[number]
+
+    def require_last(self) -> Turn:
+        """The last turn. Raises InvalidValueError at the beginning."""
+        if self._last is None:
+            raise InvalidValueError("there is no message yet; send one first")
+        return self._last
 
     def copy_branch(self) -> "Conversation":
         """A conversation with copies of the turns of the present branch."""

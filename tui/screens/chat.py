@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
@@ -17,7 +16,7 @@ from localspec.conversation.turns import Conversation, Turn
 from localspec.conversation.unfinished import is_unfinished
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.format import counted
-from localspec_tui.completion import completion, objection
+from localspec_tui.completion import completion
 from localspec_tui.conversation_search import ConversationSearch
 from localspec_tui.conversation_switch import ConversationSwitch
 from localspec_tui.dialogs import Dialogs
@@ -27,13 +26,11 @@ from localspec_tui.message_history import HISTORY_LENGTH, MessageHistory, recall
 from localspec_tui.message_size import MessageSize
 from localspec_tui.outbox import Outbox
 from localspec_tui.outside_editor import edit_outside
-from localspec_tui.pasted_paths import as_attachments
 from localspec_tui.screen_commands import SlashCommands
 from localspec_tui.slash_commands import is_command
 from localspec_tui.unsent_text import UnsentText
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
-from localspec_tui.widgets.find_bar import FindBar
 from localspec_tui.widgets.key_bar import KeyBar
 from localspec_tui.widgets.live_panel import LivePanel
 from localspec_tui.widgets.message_queue import MessageQueue
@@ -102,8 +99,8 @@ class ChatScreen(Screen[None]):
         # Its text is saved at the end, when the widget is not on the screen any more.
         self.composer = Composer(
             completion,
-            self._objection,
-            self._attachments,
+            self.unsent.objection,
+            self.unsent.attachments,
             self.outbox.take_last,
             self.history,
             id="composer",
@@ -218,16 +215,6 @@ class ChatScreen(Screen[None]):
             # The archive says what is wrong with it where it matters more.
             return ()
 
-    def _objection(self, text: str) -> str | None:
-        """Why a text should not be sent as it is; an answer attaches no files."""
-        return None if self.unsent.edits_answer else objection(text)
-
-    def _attachments(self, pasted: str) -> str | None:
-        """What attaches pasted files; None where the box has no message, but e.g. `/save`."""
-        if self.unsent.edits_answer or is_command(self.composer.text):
-            return None
-        return as_attachments(pasted, Path.cwd())
-
     @on(Composer.Objected)
     def _say_objection(self, event: Composer.Objected) -> None:
         self.view.note(event.problem, warning=True)
@@ -261,18 +248,6 @@ class ChatScreen(Screen[None]):
         self.composer.set_text(text)
         if problem:
             self.view.note(problem, warning=True)
-
-    @on(FindBar.Changed)
-    def _find(self, event: FindBar.Changed) -> None:
-        self.search.find(event.text)
-
-    @on(FindBar.Moved)
-    def _find_other(self, event: FindBar.Moved) -> None:
-        self.search.move(event.step)
-
-    @on(FindBar.Closed)
-    def _stop_finding(self) -> None:
-        self.search.close()
 
     @on(ThoughtView.Toggled)
     def _find_again(self) -> None:

@@ -1,20 +1,23 @@
 """Find bar: what is looked for in the conversation, and how often it was found."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.message import Message
 from textual.widgets import Input, Label
 
 from localspec_tui.widgets.ordered_input import OrderedInput
 
 
 class FindBar(Horizontal):
-    """Hidden until it is opened."""
+    """Where the user types what to look for; hidden until it is opened.
+
+    find: looks for a text. move: shows another place, the next one for 1, the one before for -1.
+    close: looks for nothing any more.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Close", tooltip="what was found stays in sight"),
@@ -31,23 +34,16 @@ class FindBar(Horizontal):
     }
     """
 
-    @dataclass
-    class Changed(Message):
-        """The user looks for another text."""
-
-        text: str
-
-    @dataclass
-    class Moved(Message):
-        """The user wants to see another place. step: 1 for the next, -1 for the one before."""
-
-        step: int
-
-    class Closed(Message):
-        """The user looks for nothing any more."""
-
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(
+        self,
+        find: Callable[[str], None],
+        move: Callable[[int], None],
+        close: Callable[[], None],
+        *,
+        id: str | None = None,
+    ) -> None:
         super().__init__(id=id)
+        self._find, self._move, self._close = find, move, close
         self._found = Label(id="found", markup=False)
 
     def compose(self) -> ComposeResult:
@@ -85,7 +81,7 @@ class FindBar(Horizontal):
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
         event.stop()
-        self.post_message(self.Changed(event.value))
+        self._find(event.value)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
@@ -93,10 +89,10 @@ class FindBar(Horizontal):
         self.action_move(1)
 
     def action_move(self, step: int) -> None:
-        """Ask for another place."""
-        self.post_message(self.Moved(step))
+        """Show another place."""
+        self._move(step)
 
     def action_close(self) -> None:
         """Hide the bar."""
         self.display = False
-        self.post_message(self.Closed())
+        self._close()
