@@ -9,6 +9,9 @@ import pytest
 from fakes.tiny import tiny_model
 
 import localspec
+from localspec.engine.slot import Slot
+from localspec.engine.slots import Slots
+from localspec.errors import ModelLoadError
 from localspec.generation_config import GenerationConfig
 from localspec.server.slot_pool import SlotPool
 
@@ -29,6 +32,23 @@ def opened(family: str, slots: int, draft: Any = "none") -> Iterator[SlotPool]:
 def pool(request: pytest.FixtureRequest) -> Iterator[SlotPool]:
     with opened(request.param, 3) as opened_pool:
         yield opened_pool
+
+
+def test_fewer_slots_than_asked_for_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Slots.open
+
+    def scarce(slots: Slots) -> Slot:
+        if slots.further:
+            raise ModelLoadError("there is no room, 1 MB are free; close another session")
+        return honest(slots)
+
+    monkeypatch.setattr(Slots, "open", scarce)
+    with opened("llama", 4) as pool:
+        assert len(pool.slots) == 2
+        assert pool.note == (
+            "2 slots, not 4: there is no room, 1 MB are free; "
+            "start the server with a smaller --ctx for more"
+        )
 
 
 def answer(pool: SlotPool, prompt: list[int]) -> tuple[int, list[int], int]:
