@@ -91,8 +91,10 @@ class Session(Closing):
         self._asking = threading.Lock()
         self._slot = engine.slots.open()
         self._notices = Notices(engine.slots, self._slot)
-        # Runs when the session is garbage-collected without `close`.
-        self._give_back_slot = finalize(self, engine.slots.abandon, self._slot)
+        # Runs when the session is garbage-collected without `close`, before its engine is freed.
+        self._give_back_slot = finalize(
+            self, lambda engine, slot: engine.slots.abandon(slot), engine, self._slot
+        )
 
     def __repr__(self) -> str:
         gauge, name = self.gauge, self.engine.model.path.stem

@@ -48,7 +48,8 @@ class AsyncGeneration(Background[Token, Result]):
 class Texts:
     """The texts of an engine: `generate` and `stream`, `agenerate` and `astream`.
 
-    slots: where texts are written. load_seconds: what loading took, for the texts' stats.
+    slots: where texts are written; sessions and servers keep some of them. load_seconds: what
+    loading took, for the texts' stats.
     """
 
     def __init__(self, slots: Slots, load_seconds: float) -> None:
