@@ -94,8 +94,10 @@ def test_requests_for_both_models_at_once(both: Served, texts: dict[str, str]) -
             assert "".join(said) == texts[name]
 
 
-def test_lists_name_all_models_and_load_none(both: Served) -> None:
+def test_lists_name_all_models_and_load_none(both: Served, second: Path) -> None:
     ask(both, SECOND)
+    (line,) = [line for line in both.lines if "settings of other clients" in line]
+    assert f"localspec serve {FIRST} {second} " in line
     loads = sum(" loading " in line for line in both.lines)
     listed = both.get("/v1/models").json()["data"]
     assert [each["id"] for each in listed] == [FIRST, SECOND]
