@@ -9,8 +9,10 @@ import click
 from rich.style import Style
 
 from localspec.cli.output import Output
+from localspec.cli.settings import SETTINGS, Settings
 from localspec.doctor import findings
-from localspec.doctor.finding import Finding, Severity, exit_code_of, note, ok
+from localspec.doctor.finding import Finding, Severity, error, exit_code_of, note, ok
+from localspec.errors import InvalidValueError
 from localspec.utils.format import counted
 
 # In rich's words; without colour the name of the severity says the same.
@@ -31,16 +33,28 @@ def doctor(*, as_json: bool) -> int:
 
     The exit code is 0 if there is no error (notes and warnings are none), else that of the first
     error: 5 if llama.cpp or the bundled models cannot be loaded, 7 if drafts change the text,
-    2 for a models.toml that cannot be used, 1 for anything else.
+    2 for settings or a models.toml that cannot be used, 1 for anything else.
     """
     output = Output(color=True)
-    found = [*findings(), _terminal(output)]
+    found = [*_settings(), *findings(), _terminal(output)]
     if as_json:
         output.record(_record(found))
     else:
         output.data(_text(found, color=output.color))
         output.note(_summary(found))
     return exit_code_of(found)
+
+
+def _settings() -> list[Finding]:
+    """Say which setting ends every command that obeys it."""
+    settings = Settings()
+    try:
+        for name in SETTINGS:
+            settings.find(name)
+    except InvalidValueError as failure:
+        remedy = f"correct it; the file is {settings.file}"
+        return [error("settings", str(failure), remedy, failure.exit_code)]
+    return []
 
 
 def _terminal(output: Output) -> Finding:

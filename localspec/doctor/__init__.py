@@ -23,9 +23,9 @@ def findings() -> list[Finding]:
     return [
         *versions(),
         *extras(),
+        *localspec_folders(),
+        *hub_findings(hub),
         *library_findings(library, processor_features(), gpus()),
         threads(facts.get("threads"), processor_limit()),
         memory(facts.get("memory")),
-        *localspec_folders(),
-        *hub_findings(hub),
     ]

@@ -41,6 +41,7 @@ def localspec_folders() -> list[Finding]:
     """Check localspec's own folders and the user's pairs."""
     return [
         folder_finding("config", paths.config_folder(), "LOCALSPEC_HOME"),
+        folder_finding("data", paths.data_folder("."), "LOCALSPEC_HOME"),
         folder_finding("cache", paths.cache_folder("."), "LOCALSPEC_HOME"),
         _pairs(),
     ]

@@ -30,7 +30,7 @@ def hub_findings(probed: ProbeResult) -> list[Finding]:
         *_endpoint(),
         *_offline(settings["offline"]),
         _token(settings["token_file"]),
-        folder_finding("hub cache", Path(settings["cache"]), "HF_HOME"),
+        folder_finding("hub cache", Path(settings["cache"]), "HF_HUB_CACHE"),
         *_interrupted(probed.facts.get("interrupted", ())),
     ]
 

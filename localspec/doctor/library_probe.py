@@ -5,13 +5,13 @@ from dataclasses import asdict
 from typing import Any
 
 from localspec.doctor.probe import report_facts
-from localspec.engine.engine import load
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationOptions
 from localspec.llama import extra_buffers, library, rpc, unfit_gpus
 from localspec.llama.devices import cpu_features, devices
 from localspec.loading.config import RuntimeConfig, threads_for
 from localspec.loading.gpu_check import check_gpus
+from localspec.models.registry import bundled
 from localspec.utils.host_memory import host_memory
 
 _PROMPT = "How do I list files by size?"
@@ -53,10 +53,15 @@ def pair_facts() -> dict[str, Any]:
 
 
 def _pair_facts(*, reproducible: bool) -> dict[str, Any]:
-    with load(context=_CONTEXT, reproducible=reproducible) as engine:
+    # Behind what is reported of the library: an engine needs huggingface_hub too.
+    from localspec.engine.engine import load
+
+    # By its files: a models.toml that cannot be used is no fault of llama.cpp.
+    target, drafter = bundled()
+    with load(target, ["suffix", drafter], context=_CONTEXT, reproducible=reproducible) as engine:
         drafted = engine.generate(_PROMPT, **_OPTIONS)
         drafters = engine.drafter_set.names
-    with load(draft="none", context=_CONTEXT, reproducible=reproducible) as engine:
+    with load(target, "none", context=_CONTEXT, reproducible=reproducible) as engine:
         plain = engine.generate(_PROMPT, **_OPTIONS)
     return {
         "tokens": len(plain.token_ids),

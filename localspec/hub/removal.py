@@ -92,8 +92,8 @@ def remove(planned: RemovalPlan) -> None:
         ) from error
     except OSError as error:
         raise LocalspecError(
-            f"{error.filename or folder} cannot be deleted: {error.strerror or error}; "
-            f"{_IN_USE}check its permissions"
+            f"{planned.repository} cannot be deleted: {error.strerror or error} "
+            f"({error.filename or folder}); {_IN_USE}check its permissions"
         ) from error
 
 
@@ -105,11 +105,11 @@ def remove_outdated(repository: str, current: Collection[str]) -> int:
     """
     if "" in current or not any(len(each) == _SHA256 for each in current):
         return 0
-    freed, locks = 0, _locks(repository)
+    freed = 0
     for part in partial_files(repository):
         if part.blob in current or not part.resumable:
             continue
-        with suppress(OSError), WeakFileLock(locks / f"{part.blob}.lock", timeout=_MOMENT):
+        with suppress(OSError), _lock(repository, part.blob, _MOMENT):
             size = part.size
             part.path.unlink()
             freed += size
@@ -119,18 +119,19 @@ def remove_outdated(repository: str, current: Collection[str]) -> int:
 @contextmanager
 def _locked(planned: RemovalPlan) -> Iterator[None]:
     """Hold the locks of huggingface_hub, so that nothing to be deleted is downloaded meanwhile."""
-    folder = _locks(planned.repository)
     with ExitStack() as locks:
         for name in sorted({blob.name.partition(".")[0] for blob in planned.blobs}):
-            locks.enter_context(WeakFileLock(folder / f"{name}.lock", timeout=_LOCK_SECONDS))
+            locks.enter_context(_lock(planned.repository, name, _LOCK_SECONDS))
         yield
 
 
-def _locks(repository: str) -> Path:
-    """Return the folder of a repository's locks, which exists then. Raises OSError."""
+@contextmanager
+def _lock(repository: str, blob: str, seconds: float) -> Iterator[None]:
+    """Hold the lock of a content, for which it waits so long. Raises OSError."""
     folder = store.hub_cache() / ".locks" / store.folder_of(repository).name
     folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    with WeakFileLock(folder / f"{blob}.lock", timeout=seconds):
+        yield
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from localspec.imports.collection import LLAMA_CPP, Collection, folders_of
+from localspec.imports.links import imports_folder
 from localspec.utils.format import printable
 from localspec.utils.stored_json import DamagedFileError, read_stored
 
@@ -43,8 +44,11 @@ def folder_collections(tool: str, folder: Path, name: str = "") -> list[Collecti
 
 
 def _gguf_files(folder: Path) -> Iterator[Path]:
-    """Yield the GGUF files in a folder and in those below, hidden ones and loops left out."""
-    seen: set[str] = set()
+    """Yield the GGUF files in a folder and in those below.
+
+    Hidden ones, loops and our own links are left out.
+    """
+    seen = {os.path.realpath(imports_folder())}
     for above, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(above)
         if real in seen:

@@ -19,6 +19,7 @@ from localspec.hub.reference import Repository
 from localspec.hub.store import StoredModel, stored_model
 from localspec.imports.collection import FOLDER, OLLAMA, TOOLS, Collection, folders_of
 from localspec.utils.paths import data_folder, make_private_folder
+from localspec.utils.shell import command_line
 
 # The tag that Ollama means by a name without one.
 _LATEST = ":latest"
@@ -42,7 +43,7 @@ class LostModel:
             again += f" and run localspec pull --from {tool} {name}"
         return (
             f"{self.name} is imported, and its file is gone ({self.file}); {again}, or let "
-            f"localspec rm {self.name} forget it"
+            f"{command_line(['localspec', 'rm', self.name])} forget it"
         )
 
 
@@ -118,9 +119,10 @@ def find(name: str) -> Path | None:
         if each.id and (f"{tool}:{wanted}" == start or f"{tool}:{wanted}".startswith(f"{start}:")):
             quant = name[len(start) + 1 :]
             return each.files[choose_model(each.files, quant or None, each.name_of()).first]
+    source = "FOLDER (its path)" if tool == FOLDER else tool
     raise ModelNotFoundError(
         f"{name} is not imported; localspec ls --others lists what other tools have here, and "
-        f"localspec pull --from {tool} imports it"
+        f"localspec pull --from {source} imports it"
     )
 
 

@@ -42,6 +42,10 @@ def source_folders(source: str) -> list[tuple[str, Path]]:
     Raises ModelNotFoundError where there is none, and InvalidValueError for a source that needs no
     import.
     """
+    if not source.strip():
+        raise InvalidValueError(
+            f"--from is {source!r}; it takes ollama, lmstudio, llama.cpp or a folder"
+        )
     tool = {"lm-studio": LM_STUDIO, "llamacpp": LLAMA_CPP}.get(source.lower(), source.lower())
     if tool in (OLLAMA, LM_STUDIO, LLAMA_CPP) and not os.path.isdir(source):
         known = [path for of, path in all_folders() if of == tool]

@@ -3,6 +3,7 @@
 `RpcServer` starts it, `main` is that process's program.
 """
 
+import errno
 import os
 import socket
 import sys
@@ -81,11 +82,14 @@ def _free_address(address: Address) -> Address:
         with socket.create_server(address) as server:
             return Address(address.host, server.getsockname()[1])
     except OSError as error:
-        raise _cannot_listen(address, error.strerror) from error
+        # Python adds the address in words of its own.
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        elsewhere = error.errno == errno.EADDRNOTAVAIL
+        raise _cannot_listen(address, reason, "--host" if elsewhere else "--port") from error
 
 
-def _cannot_listen(address: Address, reason: str | None) -> WorkerError:
-    return WorkerError(f"no worker can listen at {address} ({reason}); try another --port")
+def _cannot_listen(address: Address, reason: str, other: str = "--port") -> WorkerError:
+    return WorkerError(f"no worker can listen at {address} ({reason}); try another {other}")
 
 
 @cache

@@ -38,5 +38,6 @@ def parse_addresses(names: Sequence[str], option: str = "rpc") -> list[Address]:
     found = [parse_address(name, option) for name in names]
     for address in found:
         if found.count(address) > 1:
-            raise InvalidValueError(f"{option} names {address} twice; name each worker once")
+            given = ",".join(names)
+            raise InvalidValueError(f"{option} is {given!r:.80}; it names {address} twice")
     return found

@@ -96,16 +96,35 @@ def test_a_broken_library_is_a_finding(tmp_path: Path, code: str, said: str) -> 
 def test_a_broken_hub_is_a_finding(tmp_path: Path) -> None:
     broken = package(tmp_path / "broken", "huggingface_hub", "raise ValueError('half installed')")
     done = run(tmp_path, "--json", first=broken)
-    assert done.returncode in (1, 5)  # the engine may need it as well
-    assert "half installed" in of("hub", findings(done))["text"]
+    assert done.returncode == 1
+    found = findings(done)
+    assert "half installed" in of("hub", found)["text"]
+    assert of("processor", found)["severity"] in ("ok", "note", "warning")  # llama.cpp is sound
+    errors = [each["topic"] for each in found if each["severity"] == "error"]
+    assert errors == ["hub", "trial"]  # an engine needs it too
     assert of("memory", findings(done))["severity"] in ("ok", "warning")
 
 
 def test_a_models_toml_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "models.toml").write_text("[pairs")
     done = run(tmp_path, "--json")
-    assert of("pairs", findings(done))["severity"] == "error"
-    assert done.returncode != 0
+    assert [each["topic"] for each in findings(done) if each["severity"] == "error"] == ["pairs"]
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("threads", [None, "abc"], ids=["in the file", "in a variable"])
+def test_settings_that_cannot_be_used(tmp_path: Path, threads: str | None) -> None:
+    (tmp_path / "config.toml").write_text("" if threads else 'threads = "many"\n')
+    done = run(tmp_path, "--json", **({"LOCALSPEC_THREADS": threads} if threads else {}))
+    [found] = [each for each in findings(done) if each["severity"] == "error"]
+    assert (found["topic"], done.returncode) == ("settings", 2)
+    assert ("LOCALSPEC_THREADS" if threads else "config.toml") in found["text"]
+
+
+def test_the_variable_of_a_cache_that_cannot_be_used(tmp_path: Path) -> None:
+    done = run(tmp_path, "--json", HF_HUB_CACHE=os.devnull)
+    found = of("hub cache", findings(done))
+    assert found["severity"] == "warning" and "HF_HUB_CACHE" in found["remedy"]
 
 
 _WATCH = """

@@ -239,10 +239,12 @@ def test_what_cannot_be_used_says_why(machine: Machine, tmp_path: Path) -> None:
     [
         (("pull",), 2, "Missing argument 'NAME'"),
         (("pull", "--from", "nowhere"), 3, "there is no folder 'nowhere'"),
+        (("pull", "--from", ""), 2, "--from is ''; it takes ollama, lmstudio, llama.cpp or a"),
         (("pull", "--from", "lmstudio"), 3, "has no GGUF models"),
         (("pull", "owl", "--from", "ollama"), 3, "has no model 'owl'; it has ollama:tiny:latest"),
         (("pull", "tiny", "--from", "ollama", "--drafter", "mtp"), 2, "--drafter fetches from"),
         (("generate", "-m", "ollama:owl", "x"), 3, "localspec pull --from ollama imports it"),
+        (("show", "folder:a:b"), 3, "localspec pull --from FOLDER (its path) imports it"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

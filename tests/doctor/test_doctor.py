@@ -245,13 +245,15 @@ def test_the_pair_is_tried_without_equal_digits_where_there_are_none(
 ) -> None:
     asked: list[bool] = []
 
-    def load(*, reproducible: bool, **options: Any) -> Engine:
+    usual = engine.load
+
+    def load(*models: Any, reproducible: bool, **options: Any) -> Engine:
         asked.append(reproducible)
         if reproducible and not possible:
             raise InvalidValueError("reproducible is not possible here")
-        return engine.load(reproducible=reproducible, **options)
+        return usual(*models, reproducible=reproducible, **options)
 
-    monkeypatch.setattr(library_probe, "load", load)
+    monkeypatch.setattr(engine, "load", load)
     facts = library_probe.pair_facts()
     assert asked == ([True, True] if possible else [True, False, False])
     assert facts["not_reproducible"] == (None if possible else "reproducible is not possible here")
@@ -460,6 +462,19 @@ def test_a_disk_that_is_full() -> None:
     found = folder_finding("cache", Path("/proc/localspec"), "HERE")
     assert found.severity is Severity.WARNING
     assert "/proc/localspec" in found.text
+
+
+def test_every_folder_of_our_own_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "data").touch()
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    found = localspec_folders()
+    assert [of(each, found).severity for each in ("config", "data", "cache")] == [
+        Severity.OK,
+        Severity.WARNING,
+        Severity.OK,
+    ]
 
 
 def test_pairs_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

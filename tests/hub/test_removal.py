@@ -13,7 +13,7 @@ from huggingface_hub import scan_cache_dir
 from localspec.errors import LocalspecError
 from localspec.hub.partial_files import partial_files
 from localspec.hub.removal import RemovalPlan, plan_removal, remove, remove_outdated
-from localspec.hub.store import models_of
+from localspec.hub.store import hub_cache, models_of
 
 REPO = "zoo/tiny-GGUF"
 
@@ -61,6 +61,16 @@ def test_what_was_begun_goes_only_where_every_hash_is_known(
     begun.write_bytes(b"begun")
     assert remove_outdated(REPO, current) == freed
     assert begun.exists() == (not freed)
+
+
+def test_where_no_lock_can_be_made_what_was_begun_stays(disk: HubDisk) -> None:
+    disk.add(REPO, {"a-Q8_0.gguf": b"eight"})
+    (hub_cache() / ".locks").touch()  # as on a disk that is read only
+    assert remove_outdated(REPO, {"b" * 64}) == 0
+    (disk.of(REPO) / "blobs" / f"{'e' * 64}.localspec.incomplete").write_bytes(b"begun")
+    assert remove_outdated(REPO, {"b" * 64}) == 0
+    with pytest.raises(LocalspecError, match=rf"^{REPO} cannot be deleted: .*\.locks.*; .*check"):
+        removed("a-Q8_0.gguf")
 
 
 @pytest.mark.skipif(os.name != "nt", reason="files that are open can be deleted")

@@ -133,6 +133,14 @@ def test_a_file_that_is_gone_is_lost_until_it_comes_back(studio: Path) -> None:
     assert "lmstudio:zoo/owl-GGUF:Q8_0" in names() and not links.lost()
 
 
+def test_what_to_type_for_a_lost_file_is_quoted(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "odd", {"a b-Q8_0.gguf": b""})
+    link_all(folder_collections("folder", folder, "odd"))
+    (folder / "a b-Q8_0.gguf").unlink()
+    [lost] = links.lost()
+    assert "localspec rm 'folder:odd:a b-Q8_0.gguf'" in lost.reason
+
+
 def test_a_file_that_vanishes_while_it_is_linked_leaves_no_link(studio: Path) -> None:
     [collection] = folder_collections("lmstudio", studio)
     for path in collection.files.values():

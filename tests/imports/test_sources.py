@@ -11,6 +11,7 @@ from huggingface_hub import constants
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.imports.collection import Collection
 from localspec.imports.gguf_folders import folder_collections
+from localspec.imports.links import link
 from localspec.imports.sources import all_folders, collections_of, source_folders
 
 
@@ -120,6 +121,15 @@ def test_a_folder_is_one_collection_named_after_it(tmp_path: Path) -> None:
         "folder:my-models:owl-Q8_0.gguf",
     ]
     assert sum(len(each.problems) for each in found(folder)) == 2
+
+
+def test_our_own_links_are_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fill(tmp_path / "mine", {"a-Q8_0.gguf": b""})
+    monkeypatch.setenv("LOCALSPEC_HOME", str(folder))
+    for _ in range(2):
+        assert names(folder) == ["folder:mine:a-Q8_0.gguf"]
+        for each in found(folder):
+            link(each, next(iter(each.models().values())))
 
 
 def test_an_ending_in_capitals_is_an_ending(home: Path) -> None:

@@ -38,7 +38,7 @@ GIB = 2**30
         ({"tensor_split": (float("nan"),)}, "tensor_split is nan; "),
         ({"tensor_split": (1e39, 1.0)}, "tensor_split is 1e+39,1.0; "),
         ({"devices": ("desk:0",)}, "device is 'desk:0'; a worker is named HOST:PORT"),
-        ({"rpc": ("desk:1",), "devices": ("desk:1",)}, "rpc names desk:1 twice"),
+        ({"rpc": ("desk:1",), "devices": ("desk:1",)}, "it names desk:1 twice"),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, object], message: str) -> None:

@@ -20,5 +20,5 @@ def test_what_names_no_worker_is_refused(text: str) -> None:
 
 
 def test_each_worker_is_named_once() -> None:
-    with pytest.raises(InvalidValueError, match="rpc names desk:50052 twice"):
+    with pytest.raises(InvalidValueError, match="it names desk:50052 twice"):
         parse_addresses(["desk", "lap", "desk:50052"])
