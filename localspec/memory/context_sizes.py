@@ -42,7 +42,7 @@ class ContextSizes:
             flash_attention=params.flash_attention is not False,
             ubatch=params.ubatch or CHUNK,
         )
-        return cache + estimate.cell_bytes(cells) + buffers
+        return cache + estimate.cell_bytes(cells) + buffers + self._work_bytes(params)
 
     def least_bytes(self, params: ContextParams) -> int:
         """Return the bytes that a context takes in any case."""
@@ -57,7 +57,15 @@ class ContextSizes:
         needed = Counter({HOST: estimate.cell_bytes(params.n_ctx * params.texts)})
         for part in (use.cache, use.compute_buffers):
             needed.update(part)
+        if HOST in self.dry_model.layers.values():
+            needed[HOST] += self._work_bytes(params)
         return needed
+
+    def _work_bytes(self, params: ContextParams) -> int:
+        if params.flash_attention is not False:
+            return 0
+        cells = params.n_ctx * params.texts
+        return estimate.work_buffer_bytes(self._header, cells, ubatch=params.ubatch or CHUNK)
 
     @property
     def last_device(self) -> str:

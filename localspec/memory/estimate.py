@@ -82,6 +82,15 @@ def compute_buffer_bytes(header: Header, n_ctx: int, *, flash_attention: bool, u
     return _FLOAT * (layer + _LOGIT_ROWS * vocabulary_size(header))
 
 
+def work_buffer_bytes(header: Header, n_ctx: int, *, ubatch: int) -> int:
+    """Return the bytes of the processor's own buffer for attention without flash attention.
+
+    It multiplies the weights of attention with a cache of 16-bit floats, and makes them such floats
+    first. The library counts this buffer nowhere, and makes it in the first long pass.
+    """
+    return 2 * n_ctx * ubatch * (header.number("attention.head_count") or 0)
+
+
 def vocabulary_bytes(header: Header) -> int:
     """Estimate the bytes of the library's tables of the vocabulary."""
     return _TOKEN_BYTES * vocabulary_size(header)
