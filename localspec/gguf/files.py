@@ -139,6 +139,8 @@ def choose_model(
         return _only(named, where)
     found = found or sidecars
     if not found:
+        if lacking := next(filter(None, (missing_parts(each, paths) for each in paths)), None):
+            raise NotListedError(f"{where} has a split model that lacks {lacking[0]}")
         raise NotListedError(f"{where} holds no GGUF model; name a repository of GGUF files")
     known = [] if exact else [model.quant for model in found]
     for label in [*PREFERRED, None] if quant is None else [quant, *labels_meant(quant, known)]:

@@ -303,6 +303,15 @@ def test_several_models_of_one_quantisation_are_not_guessed_between(quant: str |
     assert choose_model(files, "small-Q8_0.gguf", "user/repo").first == "small-Q8_0.gguf"
 
 
+def test_a_split_model_of_which_a_part_is_missing_is_named() -> None:
+    files = ["Q8_0/owl-Q8_0-00001-of-00003.gguf", "Q8_0/owl-Q8_0-00003-of-00003.gguf", "README.md"]
+    with pytest.raises(ModelNotFoundError) as refusal:
+        choose_model(files, None, "user/repo")
+    assert str(refusal.value) == (
+        "user/repo has a split model that lacks Q8_0/owl-Q8_0-00002-of-00003.gguf"
+    )
+
+
 def test_a_repository_without_gguf_files_says_so() -> None:
     with pytest.raises(ModelNotFoundError, match="user/repo holds no GGUF model"):
         choose_model(["model.safetensors", "README.md"], None, "user/repo")

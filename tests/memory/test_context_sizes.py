@@ -27,7 +27,7 @@ def written(context):
     with localspec.load(target, "none", **options) as engine:
         prompt = [5 + number % 50 for number in range(context - 8)]
         engine.generate(prompt, max_tokens=4, ignore_eos=True)
-        return anonymous(), engine.slot.loaded.runtime.context_params(context)
+        return anonymous(), engine.slots.own.loaded.runtime.context_params(context)
 
 target = Path(sys.argv[1])
 before, _ = written(256)
