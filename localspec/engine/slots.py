@@ -110,6 +110,7 @@ class Slots:
         is no room, and no other text that goes on.
         """
         while True:
+            self.scheduler.require_open()
             self._leave_abandoned()
             try:
                 slot = self.own if self._own_is_free else self._open_further()
@@ -219,6 +220,7 @@ class Slots:
     def _open_further(self) -> Slot:
         # More room for texts means other caches, which no step may be using.
         with self.scheduler.exclusive():
+            self.scheduler.require_open()
             slot = Slot(self.own.loaded.for_another_text(), self.scheduler)
             self._start_compute_thread(slot)
             self.further.append(slot)

@@ -9,6 +9,7 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -442,13 +443,36 @@ def test_closing_the_engine_ends_texts_that_wait(tiny_path: Path, no_room: None)
     next(running)
 
     def wait() -> None:
-        with pytest.raises(LocalspecError, match="closed"):
+        with pytest.raises(LocalspecError, match=r"^the engine was closed; load another with"):
             engine.generate("def", **OPTIONS)
 
     threads.start(wait)
     engine.close()
     threads.join()
     assert running.stop_reason == "cancelled"
+
+
+def test_an_engine_that_is_closed_while_a_text_waits_for_a_slot(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is made of models that are gone."""
+    engine, threads = load(tiny_path, "none", threads=1, context=128, texts=2), Threads()
+    engine.open_slot()
+    usual = engine.scheduler.exclusive
+
+    @contextmanager
+    def exclusive() -> Iterator[None]:
+        monkeypatch.undo()
+        threads.start(engine.close)
+        while engine._forgotten.alive:
+            engine.scheduler.wait(0.01)
+        with usual():
+            yield
+
+    monkeypatch.setattr(engine.scheduler, "exclusive", exclusive)
+    with pytest.raises(LocalspecError, match=r"^the engine was closed; load another with"):
+        engine.generate("abc")
+    threads.join()
 
 
 def test_a_closed_engine_says_so(tiny_path: Path) -> None:
