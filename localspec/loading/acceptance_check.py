@@ -40,7 +40,8 @@ _RULE = RULES["coupled"]
 def acceptance_rate(target: KVSequence, member: SequenceDrafter) -> float | None:
     """The share of a drafter's tokens that this target accepts, measured or remembered.
 
-    None if it drafted nothing: that tells nothing, and the next load tries again.
+    None if it drafted nothing, or the context is too small to try it: that tells nothing, and the
+    next load tries again.
     The target's text stays as it is; the drafter's cache is another text's afterwards.
     """
     files = [target.model.path, *([member.measured.path] if member.measured else [])]
@@ -73,6 +74,8 @@ def _stored_rate(record: Any) -> float:
 
 
 def _measured(target: KVSequence, member: SequenceDrafter) -> float | None:
+    if target.n_ctx < 2 * _TOKENS:
+        return None
     report_progress(f"trying out {member.drafter.name}")
     text, stats = target.state(), Stats()
     try:

@@ -37,6 +37,17 @@ def test_a_head_of_this_target_is_taken_without_a_word(files: dict[str, Path]) -
         assert not engine.notes
 
 
+@pytest.mark.parametrize("context", [2, 16, 48, 63])
+def test_a_context_too_small_to_try_a_head_loads_it(
+    files: dict[str, Path], context: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    with load(files["target"], draft=files["foreign"], threads=1, context=context) as engine:
+        assert not engine.notes
+        assert engine.generate([5], max_tokens=20, ignore_eos=True).stop_reason in "length context"
+    assert acceptance_check.remembered_rate(files["target"], files["foreign"]) is None
+
+
 def test_a_head_of_another_model_is_named_with_its_rate(files: dict[str, Path]) -> None:
     with load(files["target"], draft=files["foreign"], **OPTIONS) as engine:
         assert any(
