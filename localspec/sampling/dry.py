@@ -111,8 +111,6 @@ def _largest_exponent(base: float) -> int:
 
 def _penalty(params: SamplingParams, exponent: int) -> float:
     # In llama.cpp both are float32.
-    multiplier, base = np.array([params.dry_multiplier, params.dry_base], np.float32).tolist()
-    try:
-        return float(multiplier * base**exponent)
-    except OverflowError:
-        return math.inf
+    with np.errstate(over="ignore"):
+        multiplier, base = np.array([params.dry_multiplier, params.dry_base], np.float32).tolist()
+    return float(multiplier * base**exponent)

@@ -150,9 +150,15 @@ def test_repetitions_are_as_long_as_they_are(tokens: list[int], most: int) -> No
         assert _repeated(np.array(each, np.int64), most).tolist() == lengths
 
 
-def test_the_whole_text_is_read_where_that_is_asked_for(model: Model) -> None:
+@pytest.mark.parametrize("base", [1.0000009, 1.75, 1e39, 1e300])
+@pytest.mark.parametrize("multiplier", [1, 1e300])
+def test_the_whole_text_is_read_where_that_is_asked_for(
+    model: Model, base: float, multiplier: float
+) -> None:
+    """Also with numbers that grow hardly at all, or beyond what a float32 holds."""
     text, logits = texts(model, 3), np.zeros(model.n_vocab, np.float32)
-    params = resolved(model, SamplingParams(dry_multiplier=1, dry_penalty_last_n=-1), ())
+    chosen = SamplingParams(dry_multiplier=multiplier, dry_base=base, dry_penalty_last_n=-1)
+    params = resolved(model, chosen, ())
     expected = llama_dry(model, params, text, logits)
     np.testing.assert_array_equal(our_dry(model, params, text, logits), expected)
     assert params.window == -1 and (expected != 0).any()
@@ -165,6 +171,25 @@ def test_the_longest_breaker_that_begins_at_a_token_counts() -> None:
     for tails, length in (((),), 2), (((8,),), 1), (((), (8,)), 1), (((8,), ()), 1):
         broken = replace(params, dry_breaker_tokens={7: tails})
         assert dry_penalties(broken, tail) == {9: 2 ** (length - 1)}
+
+
+def test_no_repetition_goes_beyond_a_breaker_at_the_end() -> None:
+    text = [7, 8, 9, 7, 8]
+    whole = SamplingParams(dry_multiplier=1, dry_allowed_length=1)
+    assert dry_penalties(whole, text).keys() == {9}
+    assert dry_penalties(replace(whole, dry_breaker_tokens={7: ((8,),)}), text) == {}
+
+
+@pytest.mark.parametrize("last", [0, 1, 3, 4, 40])
+def test_it_reads_no_more_than_its_own_window(model: Model, last: int) -> None:
+    """Penalties may remember a longer text; of an empty one there is nothing to repeat."""
+    logits = np.zeros(model.n_vocab, np.float32)
+    params = SamplingParams(dry_multiplier=1, dry_allowed_length=0, dry_penalty_last_n=last)
+    for text in ([], [5, 6, 5, 7, 5, 6, 5]):
+        found = logits.copy()
+        for token, penalty in dry_penalties(params, text).items():
+            found[token] -= np.float32(penalty)
+        np.testing.assert_array_equal(found, llama_dry(model, params, text, logits))
 
 
 def test_what_penalties_and_it_read_are_both_remembered() -> None:
