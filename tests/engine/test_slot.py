@@ -313,9 +313,17 @@ def test_widths_of_passes_are_those_of_the_setting(engine: Engine) -> None:
         running = slot.start(TEXT, config(max_tokens=20))
         next(running)
         depth = slot.reproducible_width(config(depth=3))
+        assert running.stop_reason == "cancelled", "the trial has emptied its cache"
         assert depth is not None and depth.least_rows >= 1
         assert slot.width_class(3) is slot.width_class(3) is depth
         assert slot.loaded.widths[3] is depth
+        # Passes with a draft of one token have two rows, and there is no width between.
+        narrow = slot.width_class(1)
+        assert narrow is not None and narrow.least_rows == 2
+        running = slot.start(TEXT, config(depth=3, max_tokens=20))
+        next(running)
+        assert slot.width_class(3) is depth and running.stop_reason is None
+        assert running.result().stats.steps == 6, "drafts are as long as they were asked for"
         assert slot.set_pass_width(config(depth=3)) == slot.target.n_ctx
         assert slot.target.least_rows == depth.least_rows
         with slot.new_context(config(depth=3), 64) as context:

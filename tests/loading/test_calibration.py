@@ -290,6 +290,17 @@ def test_nothing_is_kept_of_a_busy_machine(cache: Path, monkeypatch: pytest.Monk
     assert learnt_in(cache) == {}
 
 
+def test_what_other_programs_used_before_a_text_hinders_nothing(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with load(draft="suffix", threads=1, context=64) as engine:
+        used = [1.0]
+        monkeypatch.setattr(engine.slot.loaded.cores, "mean", lambda: used.pop() if used else 0.0)
+        engine.generate("def f(", max_tokens=1, temperature=0.0)
+        learn(engine.pass_costs)
+    assert learnt_in(cache)
+
+
 @pytest.mark.parametrize(
     ("most", "further", "kept"), [(3, 0, False), (4, 0, True), (9, 1, False), (10, 1, True)]
 )

@@ -41,6 +41,19 @@ def test_cat(weights: list[float]) -> None:
             assert deviation(counts[index], float(weight)) < 5
 
 
+@pytest.mark.parametrize("drawn", [0.0, math.nextafter(1, 0)])
+def test_what_is_impossible_is_not_drawn_at_the_ends_of_the_range(drawn: float) -> None:
+    class Generator:
+        def random(self) -> float:
+            return drawn
+
+    draws = Draws(1)
+    draws._generator = Generator()  # type: ignore[assignment]
+    assert (draws.bern(0.0), draws.bern(1.0)) == (False, True)
+    for total in (1.0, 0.3, 1e9):
+        assert draws.cat(np.array([0, 0, total, 0])) == 2
+
+
 def test_successive_draws_are_independent() -> None:
     draws = Draws(4)
     coins = [draws.bern(0.5) for _ in range(MANY + 1)]
@@ -53,5 +66,5 @@ def test_a_seed_decides_and_a_position_does_not() -> None:
     first, second, other = Draws(5), Draws(5), Draws(6)
     texts = [[draws.sample(law, at) for at in (0, 0, 0, 5) * 20] for draws in (first, second)]
     assert texts[0] == texts[1]
-    assert len(set(texts[0])) == 3
+    assert set(texts[0]) == {7, 8, 9}
     assert [other.sample(law, 0) for _ in range(80)] != texts[0]

@@ -476,6 +476,37 @@ def test_all_equal_rows_same_as_llama_cpp(value: float) -> None:
     tally.finish(with_exact=1, with_llama=0.9)
 
 
+@pytest.mark.parametrize("count", [2, 3, 4, 7])
+def test_a_top_choice_has_the_threshold_or_more(count: int) -> None:
+    """As float32; with equal logits no probability is rounded otherwise."""
+    row, chance = np.zeros(count, np.float32), np.float32(1 / count)
+    for threshold, left in ((chance, 1), (np.nextafter(chance, np.float32(1)), count)):
+        chosen = params(xtc_probability=1.0, xtc_threshold=float(threshold))
+        ours = distribution(row, chosen, xtc=True).dense(count)
+        assert np.count_nonzero(ours) == left
+        assert np.array_equal(np.sort(ours), np.sort(llama_filtered(row, chosen)))
+
+
+@pytest.mark.parametrize(("row", "exponent"), [([5, 5, -1], 1000.0), ([0, -2000], 1.0)])
+def test_a_dynamic_temperature_of_0_is_greedy(row: list[float], exponent: float) -> None:
+    chosen = params(temperature=0.7, dynatemp_range=2.0, dynatemp_exponent=exponent)
+    logits = np.array(row, np.float32)
+    left = applied(candidates(logits), llama_cpp.llama_sampler_init_temp_ext(0.7, 2.0, exponent))
+    ours = distribution(logits, chosen).dense(logits.size)
+    assert np.array_equal(ours, [1, *[0] * (logits.size - 1)])
+    assert left["id"][left["logit"] > -np.inf].tolist() == [0]
+
+
+@pytest.mark.parametrize("top_k", [0, 2048])
+@pytest.mark.parametrize(("name", "further"), [("top_p", 0), ("typical_p", 1)])
+def test_what_reaches_a_probability_exactly(name: str, further: int, top_k: int) -> None:
+    """top-p has reached it then, and typical-p has not; sums of equal powers of 2 are exact."""
+    for count, wanted in ((4, 2), (2048, 64), (2048, 1024), (2048, 1536)):
+        row, chosen = np.zeros(count, np.float32), params(top_k=top_k, **{name: wanted / count})
+        ours = np.count_nonzero(distribution(row, chosen).dense(count))
+        assert ours == np.count_nonzero(llama_filtered(row, chosen)) == wanted + further
+
+
 @pytest.mark.parametrize("window", [-1, 0, 1, 5, 64, 10**6])
 @pytest.mark.parametrize("length", [0, 3, 64, 65, 300])
 def test_penalty_windows_same_as_llama_cpp(window: int, length: int) -> None:

@@ -17,7 +17,7 @@ from fakes.plain_sampling import plain_count, plain_softmax, plain_stateful
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.sampling.distribution import Distribution
+from localspec.sampling.distribution import Distribution, relative_scores
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Prefix
@@ -173,6 +173,8 @@ def test_same_as_token_by_token(row: list[float], state: int, chosen: dict[str, 
             assert after == pytest.approx(moved[token], abs=1e-6)
         elif law.index(token) is None:
             assert after is None
+        if params.mirostat and logits[token] == -np.inf:
+            assert law.index(token) is None
     assert np.array_equal(logits, np.array(row, np.float32))
 
 
@@ -182,6 +184,42 @@ def is_bound(row: np.ndarray, params: SamplingParams, state: float) -> bool:
     if params.mirostat == 1:
         return is_nearly_whole(plain_count(every, state), row.size, 1e-6)
     return min(abs(-math.log2(each) - state) for each in every if each) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("version", "count", "bits", "kept"), [(2, 2, 1, 2), (2, 8, 3, 8), (1, 3, 1, 1)]
+)
+def test_what_carries_just_as_much_as_it_may(
+    version: int, count: int, bits: int, kept: int
+) -> None:
+    """Of equally likely tokens, whose numbers are not rounded; same as llama.cpp."""
+    params = SamplingParams(temperature=1.0, mirostat=version, mirostat_tau=bits / 2)
+    sampler, row = Sampler(params, Noise(0)), np.zeros(count, np.float32)
+    ours = sampler.distribution(row, sampler.prefix([0])).dense(count)
+    with chain(*of_llama_cpp(params, count, 0)) as made:
+        _, theirs = drawn(made, row)
+    assert np.count_nonzero(ours) == np.count_nonzero(theirs) == kept
+
+
+def test_probabilities_that_fall_as_by_zipfs_law_are_no_special_case() -> None:
+    """Where the exponent is just 1, the formula has its limit. All of the vocabulary counts."""
+    row = np.array([0, -1, *[-np.inf] * 30], np.float32)
+    counts = []
+    for temperature in (1 / math.log(2), 1.4427):
+        params = SamplingParams(temperature=temperature, mirostat=1, mirostat_tau=0.8)
+        sampler = Sampler(params, Noise(0))
+        counts.append(len(sampler.distribution(row, sampler.prefix([0]))))
+    exponent = -float(np.diff(relative_scores(row[:2], row[0], 1 / math.log(2)))[0]) / math.log(2)
+    assert exponent == 1 and counts == [1, 1]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_token_that_is_never_drawn_leaves_the_state(version: int) -> None:
+    """A drafter may propose it: its probability is too small for a float."""
+    sampler = Sampler(SamplingParams(mirostat=version, mirostat_tau=50), Noise(0))
+    prefix = sampler.prefix([0])
+    law = sampler.distribution(np.array([0, -900], np.float32), prefix)
+    assert law.state_after(1) in (prefix.state, None)
 
 
 @pytest.mark.parametrize("chosen", [MIROSTAT[1], MIROSTAT[8], ADAPTIVE[1]], ids=str)

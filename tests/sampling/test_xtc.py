@@ -19,7 +19,7 @@ from localspec.sampling.filters import distribution
 from localspec.sampling.keyed_hash import keys_of
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
-from localspec.sampling.xtc import applies
+from localspec.sampling.xtc import applies, without_top_choices
 
 EXACT = 1e-12
 
@@ -42,6 +42,14 @@ def test_it_applies_with_its_probability_at_independent_positions(p: float) -> N
     assert abs(neighbours) < 5 / np.sqrt(applied.size)
 
 
+def test_pinned_so_that_seeds_keep_their_texts() -> None:
+    for seed, places in PINNED.items():
+        assert [place for place in range(30) if applies(often(0.3), seed, place)] == places
+
+
+PINNED = {0: [2, 9, 10, 14, 18, 24, 25], 7: [9, 10, 12, 13, 16, 18, 28, 29]}
+
+
 def test_the_noise_of_a_position_does_not_tell_whether_it_applies() -> None:
     words = [(seed, place) for seed in range(200) for place in range(100)]
     applied = np.array([applies(often(0.5), *each) for each in words])
@@ -62,6 +70,14 @@ def test_a_forbidden_token_is_no_choice() -> None:
     row = np.array([3, 1, 2, -np.inf], np.float32)
     params = often(1, xtc_threshold=0.0, top_k=0, top_p=1.0, min_p=0.0)
     assert distribution(row, params, xtc=True).dense(4).tolist() == [0, 1, 0, 0]
+
+
+def test_of_equal_top_choices_the_highest_id_stays() -> None:
+    row = np.array([1, 2, 2, 2, 0], np.float32)
+    logits, ids = without_top_choices(row, np.array([5, 7, 9, 3, 1]), 0.2)
+    assert (logits.tolist(), ids is not None and ids.tolist()) == ([1, 2, 0], [5, 9, 1])
+    left, every = without_top_choices(row, None, 0.2)
+    assert (left.tolist(), every) == ([1, -np.inf, -np.inf, 2, 0], None)
 
 
 @pytest.mark.parametrize(
