@@ -15,6 +15,7 @@ _HARDLY_EVER = 4.0
 # More tokens than this beside likely ones in their blocks are many.
 _MANY = 1024
 LEAST_FLOAT32 = np.finfo(np.float32).min
+LARGEST_FLOAT32 = float(-LEAST_FLOAT32)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from localspec.errors import LocalspecError
 from localspec.sampling.block_maxima import BlockMaxima, Candidates, Ids, Row, likeliest
 from localspec.sampling.distribution import (
+    LARGEST_FLOAT32,
     LEAST_FLOAT32,
     Distribution,
     Thresholded,
@@ -255,7 +256,7 @@ def _truncated(row: Row, params: SamplingParams, *, only_sampled: bool) -> Distr
     typical_p, top_p, log_min_p = _rounded(params.typical_p, params.top_p, params.min_p)
     least = maxima.top + log_min_p
     whole = params.top_k == 0 or params.top_k >= row.size
-    sigmas = float(np.float32(params.top_n_sigma))
+    sigmas = float(np.float32(min(params.top_n_sigma, LARGEST_FLOAT32)))
     within = _least_of_sigma(maxima, sigmas) if sigmas else None
     if typical_p == 1 and whole and top_p == 1:
         least = least if within is None else max(least, within)

@@ -23,7 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.sampling.block_maxima import BlockMaxima, Ids, Row
-from localspec.sampling.distribution import Distribution, logit_at, relative_scores
+from localspec.sampling.distribution import (
+    LARGEST_FLOAT32,
+    Distribution,
+    logit_at,
+    relative_scores,
+)
 from localspec.sampling.params import SamplingParams
 
 # The first mirostat looks at so many of the likeliest tokens.
@@ -90,7 +95,7 @@ def by_adaptive_p(left: Distribution, params: SamplingParams, state: float) -> D
 def _up_to(row: BlockMaxima, temperature: float, bits: float) -> tuple[Row, Ids]:
     """The tokens that carry no more information than so many bits, or the likeliest one."""
     with np.errstate(over="ignore"):  # the difference of two float32 may be -infinity
-        scores = (row.entries - row.top) / np.float32(temperature)
+        scores = (row.entries - row.top) / np.float32(min(temperature, LARGEST_FLOAT32))
     total = np.exp(scores, out=scores).sum(dtype=np.float64)
     least = math.log(total) - bits * _LN_2
     if least > 0:

@@ -654,6 +654,7 @@ def test_logprob_is_the_float64_log_softmax(n_vocab: int, scale: float) -> None:
         {"min_p": 1e-50},
         {"top_p": 1 - 1e-12},
         {"typical_p": 1 - 1e-12},
+        {"top_n_sigma": 1e-50},
         {"min_p": 1e-50, "top_p": 1 - 1e-12, "typical_p": 1 - 1e-12},
     ],
 )
@@ -684,6 +685,22 @@ def test_extreme_temperatures_and_logits(temperature: float, scale: float) -> No
         dense = distribution(row, params(temperature=temperature, **chosen)).dense(4096)
         assert np.isfinite(dense).all()
         assert dense.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"top_n_sigma": 1e300},
+        {"temperature": 1e300, "dynatemp_range": 1e300},
+        *({"temperature": 1e300, "mirostat": version} for version in (1, 2)),
+        {"temperature": 1e300, "adaptive_target": 0.5},
+    ],
+)
+def test_numbers_beyond_float32_keep_what_is_possible(chosen: dict[str, Any]) -> None:
+    for possible in ([1, 2, 3], [2], [0] * 5):
+        row, chosen_params = np.array([*possible, -np.inf], np.float32), params(**chosen)
+        dense = distribution(row, chosen_params, state=chosen_params.first_state).dense(row.size)
+        assert dense[:-1].all() and dense.sum() == pytest.approx(1)
 
 
 def test_rows_as_wide_as_float32() -> None:
