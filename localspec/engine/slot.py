@@ -285,7 +285,7 @@ class Slot:
     def _origin(self, cache: SlotCache) -> dict[str, object]:
         """The properties that must be equal for a saved KV cache to be usable."""
         context = cache.sequence.context
-        rotated = long_rope.properties(self.loaded.header, context.params.texts * context.n_cells)
+        rotated = long_rope.properties(self.loaded.header, context.n_cells)
         # Of a head, both: what it keeps is made of the target's rows.
         ropes = [each.params.rope.options for each in (self.target.context, context)]
         if any(ropes):

@@ -54,7 +54,10 @@ def rotated_alike(header: Header, n_ctx: int, cached: int) -> int:
     return min(n_ctx, limit) if cached <= limit else max(n_ctx, limit + 1)
 
 
-def properties(header: Header, cached: int) -> dict[str, object]:
-    """What a saved cache of `cached` tokens must have in common with another; keys are rotated."""
+def properties(header: Header, n_ctx: int) -> dict[str, object]:
+    """What saved caches of a text of `n_ctx` tokens have in common with each other.
+
+    The keys in them are rotated. A cache of several texts has the rotations of one (`most_texts`).
+    """
     limit = short_limit(header)
-    return {} if limit is None else {"long rotations": cached > limit}
+    return {} if limit is None else {"long rotations": n_ctx > limit}
