@@ -102,6 +102,27 @@ def test_no_tree_is_drafted(target_model: Model) -> None:
         assert (text.branches, text.most_kept) == (4, text.context.chunk)
 
 
+@pytest.mark.parametrize("missing", [0, 3])
+def test_no_token_is_kept_for_which_attention_would_be_longer(
+    target_model: Model, missing: int
+) -> None:
+    """Of a pass that begins with it; the library pads attention to a multiple of 256 cells."""
+
+    def attention(start: int) -> int:
+        return -(-(start + UNIFORM_ROWS) // 256)
+
+    with single_sequence(target_model, ContextParams(n_ctx=600, threads=1)) as text:
+        text.set_width(UNIFORM_ROWS, is_uniform=True)
+        for held in range(240, 270):
+            text.tokens, text.memory.length = [0] * (held + missing), held
+            alike = [at for at in range(UNIFORM_ROWS) if attention(held + at) == attention(held)]
+            assert text.most_kept == len(alike) > 0
+        # Of a pass without a verdict, what the cache holds beyond the text is not kept.
+        text.tokens, text.memory.length = [0] * 245, 251
+        assert text.most_kept == 4
+        text.tokens, text.memory.length = [], 0
+
+
 def test_the_trial_tells_whether_rows_are_equal(
     target_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:

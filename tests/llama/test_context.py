@@ -16,6 +16,7 @@ from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.sampling.params import SamplingParams
 from localspec.speculation.draft import NOTHING, Draft
+from localspec.speculation.passes import Pass
 
 Make = Callable[..., KVSequence]
 TEXT = list(range(40, 75))
@@ -133,6 +134,23 @@ def test_the_limit_is_said_before_the_library_is_asked(
         context.extend(TEXT)
     assert context.tokens == []
     context.extend(TEXT[:20])
+
+
+def test_padding_is_for_drafts_and_ends_with_the_cells(
+    target_model: Model, make_context: Make
+) -> None:
+    context, plain = make_context(target_model, n_ctx=20), make_context(target_model, n_ctx=20)
+    context.padded = lambda rows: rows + 6
+    [scores] = context.context.decode([Pass(context, TEXT[:13])])
+    assert scores.padding == 0
+    plain.extend(TEXT[:13])
+    for draft, padding in (([8, 9], 4), ([10], 2), ([], 1)):
+        scores = context.score(7, Draft(draft))
+        assert (scores.padding, scores.width) == (padding, 1 + len(draft) + padding)
+        np.testing.assert_allclose(scores.logits, plain.score(7, Draft(draft)).logits, atol=0.05)
+        for each in (context, plain):
+            each.commit(range(len(draft)))
+            assert cached(each) == len(each.tokens)
 
 
 def test_a_closed_context_says_so(target_model: Model) -> None:

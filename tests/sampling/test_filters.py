@@ -497,13 +497,17 @@ def test_a_dynamic_temperature_of_0_is_greedy(row: list[float], exponent: float)
     assert left["id"][left["logit"] > -np.inf].tolist() == [0]
 
 
-@pytest.mark.parametrize("top_k", [0, 2048])
+@pytest.mark.parametrize("min_p", [0.0, 1.0])
+@pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize(("name", "further"), [("top_p", 0), ("typical_p", 1)])
-def test_what_reaches_a_probability_exactly(name: str, further: int, top_k: int) -> None:
+def test_what_reaches_a_probability_exactly(
+    name: str, further: int, cut: bool, min_p: float
+) -> None:
     """top-p has reached it then, and typical-p has not; sums of equal powers of 2 are exact."""
-    for count, wanted in ((4, 2), (2048, 64), (2048, 1024), (2048, 1536)):
-        row, chosen = np.zeros(count, np.float32), params(top_k=top_k, **{name: wanted / count})
-        ours = np.count_nonzero(distribution(row, chosen).dense(count))
+    for count, wanted in ((4, 2), (2048, 64), (2048, 1024), (2048, 1536), (4096, 3072)):
+        row = np.array([*[0] * count, -60], np.float32)
+        chosen = params(top_k=count if cut else 0, min_p=min_p, **{name: wanted / count})
+        ours = np.count_nonzero(distribution(row, chosen).dense(row.size))
         assert ours == np.count_nonzero(llama_filtered(row, chosen)) == wanted + further
 
 
@@ -697,7 +701,7 @@ def test_extreme_temperatures_and_logits(temperature: float, scale: float) -> No
     ],
 )
 def test_numbers_beyond_float32_keep_what_is_possible(chosen: dict[str, Any]) -> None:
-    for possible in ([1, 2, 3], [2], [0] * 5):
+    for possible in ([10, 20, 30], [2], [0] * 5):
         row, chosen_params = np.array([*possible, -np.inf], np.float32), params(**chosen)
         dense = distribution(row, chosen_params, state=chosen_params.first_state).dense(row.size)
         assert dense[:-1].all() and dense.sum() == pytest.approx(1)
@@ -706,7 +710,8 @@ def test_numbers_beyond_float32_keep_what_is_possible(chosen: dict[str, Any]) ->
 def test_rows_as_wide_as_float32() -> None:
     most = np.finfo(np.float32).max
     row = np.array([most, -most, 0, most, -np.inf], np.float32)
-    for chosen in ({}, {"top_k": 3}, {"top_p": 0.9}, {"min_p": 0.1}, {"typical_p": 0.9}):
+    both: dict[str, Any] = {"top_k": 3, "top_p": 0.9}
+    for chosen in ({}, {"top_k": 3}, {"top_p": 0.9}, both, {"min_p": 0.1}, {"typical_p": 0.9}):
         dense = distribution(row, params(**chosen)).dense(5)
         assert dense.tolist() == [0.5, 0, 0, 0.5, 0]
 

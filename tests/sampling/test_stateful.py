@@ -64,7 +64,9 @@ def of_llama_cpp(params: SamplingParams, n_vocab: int, seed: int) -> list[Any]:
     return [
         llama_cpp.llama_sampler_init_top_k(params.top_k),
         llama_cpp.llama_sampler_init_min_p(params.min_p, 1),
-        temperature,
+        llama_cpp.llama_sampler_init_temp_ext(
+            params.temperature, params.dynatemp_range, params.dynatemp_exponent
+        ),
         llama_cpp.llama_sampler_init_adaptive_p(
             params.adaptive_target, params.adaptive_decay, seed
         ),
@@ -109,13 +111,14 @@ ADAPTIVE = [
         "min_p": p,
         "adaptive_target": target,
         "adaptive_decay": decay,
+        "dynatemp_range": dynamic,
     }
-    for temperature, k, p, target, decay in [
-        (1.0, 0, 0.0, 0.5, 0.9),
-        (1.0, 0, 0.05, 0.55, 0.9),
-        (0.7, 40, 0.0, 0.3, 0.5),
-        (1.3, 10, 0.01, 0.0, 1.0),
-        (1.0, 0, 0.1, 1.0, 0.0),
+    for temperature, k, p, target, decay, dynamic in [
+        (1.0, 0, 0.0, 0.5, 0.9, 0.0),
+        (1.0, 0, 0.05, 0.55, 0.9, 0.5),
+        (0.7, 40, 0.0, 0.3, 0.5, 0.6),
+        (1.3, 10, 0.01, 0.0, 1.0, 0.0),
+        (1.0, 0, 0.1, 1.0, 0.0, 0.0),
     ]
 ]
 
