@@ -134,6 +134,11 @@ def test_the_limit_is_said_before_the_library_is_asked(
         context.extend(TEXT)
     assert context.tokens == []
     context.extend(TEXT[:20])
+    context.truncate(0)
+    context.set_width(4)  # the padding of the last pass needs cells too
+    with pytest.raises(LocalspecError, match="context of 17 tokens is full"):
+        context.extend(TEXT[:18])
+    context.extend(TEXT[:17])
 
 
 def test_padding_is_for_drafts_and_ends_with_the_cells(

@@ -19,6 +19,7 @@ from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.passes import draft_pass
 
 
 def test_what_each_family_can_forget(make: Make, kind: str) -> None:
@@ -162,11 +163,29 @@ def test_nothing_is_replayed_at_once(make: Make, passes: list[int]) -> None:
     context.extend(list(range(10, 20)))
     passes.clear()
     for accepted, again in ((1, 0), (0, 2), (3, 3), (2, 0)):
+        assert context.rows_of(draft_pass(context, 5, Draft([6, 7, 8]))) == 4 + again
         scores = context.score(5, Draft([6, 7, 8]))
         assert scores.again == again and scores.width == 4 == len(scores.logits)
         context.commit(range(accepted))
     assert passes == [4, 6, 7, 4]
     assert context.score(5, NOTHING).again == 3
+
+
+@pytest.mark.parametrize("kind", ["llama"])
+def test_what_is_missing_goes_with_a_pass_or_before_it(checked: Checked, passes: list[int]) -> None:
+    """However much of it there is; no decode has more rows than a chunk."""
+    text, chunk = checked.context, 16
+    text.chunk, draft = chunk, Draft([8, 9, 10])
+    checked.read(24)
+    for missing in range(24):
+        text.memory.cut(24 - missing)
+        passes.clear()
+        text.evaluated = 0
+        rows = text.context.decode([draft_pass(text, 7, draft)])[0].logits.copy()
+        assert max(passes) <= chunk and sum(passes) == missing + 4 == text.evaluated
+        for length, row in enumerate(rows):
+            checked.compare(row, [*checked.text, 7, *draft.tokens[:length]])
+        text.roll_back()
 
 
 def test_what_is_evaluated_again_is_bounded(checked: Checked, passes: list[int]) -> None:

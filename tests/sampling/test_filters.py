@@ -534,10 +534,13 @@ def test_penalties_read_only_the_end_of_the_text_and_ignore_foreign_ids() -> Non
     row, chosen = random_row(257, 3, 0), params(repeat_penalty=1.5, penalty_window=4)
     wanted = distribution(row, chosen, [5, 6, 7, 8]).dense(257)
     assert np.array_equal(distribution(row, chosen, [1, 2, 5, 6, 7, 8]).dense(257), wanted)
-    foreign = params(repeat_penalty=1.5, penalty_window=5)
-    assert np.array_equal(distribution(row, foreign, [999, 5, 6, 7, 8]).dense(257), wanted)
-    biased = params(repeat_penalty=1.5, penalty_window=4, logit_bias={999: 5.0})
-    assert np.array_equal(distribution(row, biased, [5, 6, 7, 8]).dense(257), wanted)
+    for foreign in (257, 999):
+        longer = params(repeat_penalty=1.5, penalty_window=5)
+        assert np.array_equal(distribution(row, longer, [foreign, 5, 6, 7, 8]).dense(257), wanted)
+        biased = params(repeat_penalty=1.5, penalty_window=4, logit_bias={foreign: 5.0})
+        assert np.array_equal(distribution(row, biased, [5, 6, 7, 8]).dense(257), wanted)
+        dry = params(dry_multiplier=1, dry_allowed_length=1)
+        assert np.array_equal(distribution(row, dry, [5, foreign, 5]).logits, row)
 
 
 @pytest.mark.parametrize(
@@ -629,6 +632,17 @@ def test_a_pure_function_of_its_arguments(chosen: dict[str, Any]) -> None:
     assert np.array_equal(first.dense(4096), again.dense(4096))
     assert first.temperature == again.temperature
     assert recent == [3, 4, 5]
+
+
+def test_tokens_beyond_a_vocabulary_have_no_entry_and_no_probability() -> None:
+    """A drafter's may be larger, or its likely tokens others."""
+    row = random_row(9, 1, 0)
+    for law in (distribution(row, params()), distribution(row, params(top_k=3))):
+        assert law.index(9) is None
+        known = [token for token in range(9) if law.index(token) is not None]
+        assert [law.token(law.index(token) or 0) for token in known] == known
+        for ids in ([0], [8, 2], [11, known[-1], 9]):
+            assert law.over(np.array(ids), 12).tolist() == law.dense(12)[ids].tolist()
 
 
 def test_no_copy_when_nothing_is_filtered() -> None:
