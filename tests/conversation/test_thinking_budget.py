@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from fakes.templates import R1
 from fakes.tiny import write_tiny
 from fakes.toy import ToyCache, ToyModel, ToyTarget, fixed
 
+from localspec.control.explanation import Explanation
 from localspec.conversation.answer_writer import AnswerWriter
-from localspec.conversation.reasoned_text import ReasonedText
+from localspec.conversation.reasoned_text import INSERTED, ReasonedText
 from localspec.conversation.reasoning import THINK, Splitter
 from localspec.conversation.session import Session
 from localspec.conversation.thinking_budget import ThinkingBudget
@@ -268,3 +270,43 @@ def test_the_stats_of_a_text_without_reasoning_are_of_its_prompt(tmp_path: Path,
         assert stats.prompt_tokens == read.prompt_tokens
         assert stats.prompt_evaluated == read.prompt_evaluated
         assert bool(stats.inserted_tokens) == (most > 1)
+
+
+def test_only_a_chat_prompt_whose_answer_is_free_has_reasoning(tmp_path: Path) -> None:
+    channels = R1 + "{# <|channel|> #}"
+    for template, grammar, reasons in (
+        (R1, None, True),
+        (R1, "root ::= .*", False),
+        (channels, None, False),
+    ):
+        path = write_tiny(tmp_path / "thinker.gguf", "llama", template=template, context=512)
+        with load(path, draft="none", threads=1, context=512) as engine:
+            chat = Chat([{"role": "user", "content": "abc"}])
+            for prompt in (chat, "abc"):
+                text = ReasonedText(engine, prompt, grammar=grammar, **OPTIONS)
+                assert text.is_reasoned == (reasons and prompt is chat)
+
+
+def test_what_is_asked_of_a_text_holds_behind_its_reasoning(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "thinker.gguf", "llama", template=R1, context=512)
+    explained: list[Explanation] = []
+    cancel = Event()
+    with load(path, path, threads=1, context=512) as engine:
+        chat = Chat([{"role": "user", "content": "abc"}])
+        text = ReasonedText(
+            engine, chat, budget=4, cancel=cancel, explain=explained.append, seed=9, **OPTIONS
+        )
+        for token, _ in text:
+            if text.is_budget_spent and token.origin != INSERTED:
+                break
+        before = len(explained)
+        for _ in range(12):
+            next(text)
+        assert len(explained) > before > 0
+        cancel.set()
+        result = text.result()
+    assert (result.stop_reason, result.seed) == ("cancelled", 9)
+    assert result.token_ids == [token.id for token in text.tokens]
+    assert len(result.token_ids) < OPTIONS["max_tokens"]
+    assert result.text == "".join(token.text for token in text.tokens)
+    assert result.stats.text_tokens == len(result.token_ids)
