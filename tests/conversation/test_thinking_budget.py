@@ -294,7 +294,14 @@ def test_what_is_asked_of_a_text_holds_behind_its_reasoning(tmp_path: Path) -> N
     with load(path, path, threads=1, context=512) as engine:
         chat = Chat([{"role": "user", "content": "abc"}])
         text = ReasonedText(
-            engine, chat, budget=4, cancel=cancel, explain=explained.append, seed=9, **OPTIONS
+            engine,
+            chat,
+            budget=4,
+            cancel=cancel,
+            explain=explained.append,
+            seed=9,
+            rule="token",
+            **OPTIONS,
         )
         for token, _ in text:
             if text.is_budget_spent and token.origin != INSERTED:
@@ -308,5 +315,14 @@ def test_what_is_asked_of_a_text_holds_behind_its_reasoning(tmp_path: Path) -> N
     assert (result.stop_reason, result.seed) == ("cancelled", 9)
     assert result.token_ids == [token.id for token in text.tokens]
     assert len(result.token_ids) < OPTIONS["max_tokens"]
-    assert result.text == "".join(token.text for token in text.tokens)
+    assert result.text == text.thought + THINK.ending + text.said
     assert result.stats.text_tokens == len(result.token_ids)
+
+
+def test_what_may_begin_a_tag_is_text_at_the_end(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "thinker.gguf", "llama", template=R1, context=512)
+    with load(path, draft="none", threads=1, context=512) as engine:
+        *_, token = engine.model.tokenize("<", add_special=False, parse_special=False)
+        options = {**OPTIONS, "max_tokens": 3, "logit_bias": {token: 100.0}}
+        text = ReasonedText(engine, Chat([{"role": "user", "content": "abc"}]), **options)
+        assert text.result().text == text.thought == "<<<"

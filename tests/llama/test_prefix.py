@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import llama_cpp
 import numpy as np
 import pytest
 from fakes import tiny
@@ -155,6 +156,21 @@ def test_a_beginning_up_to_a_mark_is_copied(make: Make, texts: Any, kind: str) -
     assert third.take_prefix([*PREFIX[:200], *some(40)]) == 200
     for text in (third, second, owner):
         extended(text, fresh)
+
+
+@pytest.mark.parametrize("kind", ["mamba", SLIDING])
+def test_a_beginning_that_the_library_does_not_load_is_read(
+    make: Make, texts: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, second = texts(kind, 2)
+    owner.extend(PREFIX[:80])
+    owner.mark()
+    owner.extend(PREFIX[80:99])
+    with monkeypatch.context() as patch:
+        patch.setattr(llama_cpp, "llama_state_seq_set_data_ext", lambda *_: 0)
+        assert second.take_prefix([*PREFIX[:80], *some(9)]) == 0
+    assert second.tokens == []
+    extended(second, make(kind))
 
 
 @pytest.mark.parametrize("kind", [*STATES, "gemma3", SLIDING])
