@@ -114,6 +114,21 @@ def test_what_only_looks_like_a_closing_tag_ends_at_its_difference() -> None:
     assert writer.budget.is_spent() and writer.raw == "a</thx"
 
 
+@pytest.mark.parametrize(
+    ("more", "room", "ended"), [(0, 9, "length"), (1, 9, None), (9, 0, "context"), (9, 1, None)]
+)
+def test_where_no_answer_fits_behind_the_closing_tag_it_is_not_written(
+    more: int, room: int, ended: str | None
+) -> None:
+    writer = AnswerWriter(Characters(), Detokenizer(), THINK, thinking=True, budget=0)
+    tag = len(writer.closing_tokens)
+    written = writer.write(pytest.fail, prompt=7, most=tag + more, context=7 + tag + room)
+    first = next(written, None)
+    assert (first is None, writer.stop_reason) == (ended is not None, ended)
+    assert len(writer.tokens) == writer.inserted == (tag if ended is None else 0)
+    written.close()
+
+
 def test_a_character_is_not_ended_within() -> None:
     detokenizer = Detokenizer()
     budget = ThinkingBudget(1, Splitter(THINK, thinking=True), detokenizer)

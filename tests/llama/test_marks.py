@@ -59,6 +59,16 @@ def test_a_mark_is_of_one_text_only(checked: Checked) -> None:
     checked.step(3, 1)
 
 
+@pytest.mark.parametrize("kind", ["mamba"])
+def test_a_mark_beyond_the_text_is_not_added(checked: Checked) -> None:
+    """The text may go on otherwise."""
+    checked.read(20)
+    checked.context.mark()
+    memory = checked.context.memory
+    memory.add_mark(21, memory.marks[20])
+    assert [*memory.marks] == [20]
+
+
 @pytest.mark.parametrize("kind", MARKED)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_marks_drafts_and_cuts(make: Make, kind: str, seed: int) -> None:

@@ -158,6 +158,23 @@ def test_a_beginning_up_to_a_mark_is_copied(make: Make, texts: Any, kind: str) -
         extended(text, fresh)
 
 
+@pytest.mark.parametrize("kind", STATES)
+def test_a_checkpoint_of_the_text_before_is_no_checkpoint(
+    make: Make, texts: Any, kind: str
+) -> None:
+    """Not even where the beginning that is taken is as long."""
+    (owner, second), fresh = texts(kind, 2), make(kind)
+    owner.extend(PREFIX[:80])
+    owner.mark()
+    owner.extend(PREFIX[80:99])
+    second.extend(some(80))
+    second.checkpoint()
+    assert second.take_prefix([*PREFIX[:80], *some(9)]) == 80
+    second.score(5, Draft(some(12)))
+    second.commit([0])
+    extended(second, fresh)
+
+
 @pytest.mark.parametrize("kind", ["mamba", SLIDING])
 def test_a_beginning_that_the_library_does_not_load_is_read(
     make: Make, texts: Any, kind: str, monkeypatch: pytest.MonkeyPatch
