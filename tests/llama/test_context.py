@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from localspec.errors import LocalspecError
-from localspec.llama.context import single_sequence
+from localspec.llama.context import Context, single_sequence
 from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
 from localspec.llama.reference_loop import ReferenceLoop
@@ -16,7 +16,7 @@ from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.sampling.params import SamplingParams
 from localspec.speculation.draft import NOTHING, Draft
-from localspec.speculation.passes import Pass
+from localspec.speculation.passes import Pass, draft_pass
 
 Make = Callable[..., KVSequence]
 TEXT = list(range(40, 75))
@@ -108,6 +108,32 @@ def test_an_interrupted_pass_is_rolled_back(target_model: Model, make_context: M
     assert context.truncate(5) == 5 == cached(context)
 
 
+def test_a_pass_without_a_verdict_leaves_nothing_to_the_next(
+    target_model: Model, make_context: Make
+) -> None:
+    context = make_context(target_model)
+    context.extend(TEXT[:10])
+    requested = draft_pass(context, 7, Draft([8, 9, 10]))
+    rows = [context.context.decode([requested])[0].logits.copy() for _ in range(2)]
+    assert np.array_equal(*rows) and cached(context) == 14
+
+
+def test_a_prompt_whose_rows_nobody_saw_is_no_text(
+    target_model: Model, make_context: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    context, fresh = make_context(target_model), make_context(target_model)
+    for each in (context, fresh):
+        each.extend(TEXT[:10])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Context, "_scores", interrupted)
+        context.extend(TEXT[10:14])
+    assert context.tokens == TEXT[:10]
+    assert np.array_equal(after(context, 99), after(fresh, 99))
+
+
 def test_a_prompt_in_chunks_is_the_prompt(target_model: Model, make_context: Make) -> None:
     whole, chunked = make_context(target_model), make_context(target_model)
     expected = whole.extend(TEXT).copy()
@@ -156,6 +182,23 @@ def test_padding_is_for_drafts_and_ends_with_the_cells(
         for each in (context, plain):
             each.commit(range(len(draft)))
             assert cached(each) == len(each.tokens)
+
+
+def test_texts_of_one_decode_pay_for_their_rows(target_model: Model) -> None:
+    """The padding is of the last; to the other text it is one of the rows beside it."""
+    company = Context(target_model, ContextParams(n_ctx=64, threads=1, texts=2))
+    one, two = company.new_sequence(), company.new_sequence()
+    for text in (one, two):
+        text.extend(TEXT[:5])
+        text.padded = lambda rows: rows + 3
+    passes = [draft_pass(two, 7, NOTHING), draft_pass(one, 7, Draft([8, 9]))]
+    last, first = company.decode(passes)
+    assert (first.padding, last.padding) == (0, 3)
+    assert (first.others, last.others) == ((1 + 3,), (3,))
+    assert first.seconds == last.seconds == pytest.approx(first.share + last.share)
+    assert first.share == pytest.approx(3 * last.share)
+    for text in (one, two):
+        text.close()
 
 
 def test_a_closed_context_says_so(target_model: Model) -> None:

@@ -105,3 +105,15 @@ def test_long_parts_of_prompts_are_kept_apart(context: Make) -> None:
     assert not company.fits([drafted, Pass(two, [3] * 61)])
     assert company.fits([draft_pass(one, 70, Draft([80, 90])), Pass(two, [3] * 61)])
     assert company.fits([draft_pass(one, 70, Draft([80] * (OUTPUT_ROWS - 1)), (OUTPUT,))])
+
+
+def test_more_rows_than_outputs_have_none(context: Make) -> None:
+    """As where a text is evaluated again in front of a long draft."""
+    with context().new_sequence() as text, context().new_sequence() as fresh:
+        long = Draft([80] * (OUTPUT_ROWS - 1))
+        for each in (text, fresh):
+            each.extend(PROMPT)
+        text.memory.cut(2)
+        (scores,) = text.context.decode([draft_pass(text, 70, long, (OUTPUT,))])
+        assert scores.again in (3, 5) and not scores.hidden
+        assert np.abs(scores.logits - fresh.score(70, long).logits).max() < 1e-3

@@ -158,6 +158,18 @@ def test_a_beginning_up_to_a_mark_is_copied(make: Make, texts: Any, kind: str) -
         extended(text, fresh)
 
 
+@pytest.mark.parametrize("kind", ["qwen35", "qwen35 with two"])
+def test_a_decode_of_other_texts_loses_snapshots(make: Make, texts: Any, kind: str) -> None:
+    """The library moves the cell between theirs."""
+    (first, second, third), fresh = texts(kind, 3), make(kind)
+    for text in (first, second, third):
+        text.extend(some(9))
+    first.context.decode([Pass(first, some(3)), Pass(third, some(3))])
+    second.truncate(8)
+    for text in (first, second, third):
+        extended(text, fresh)
+
+
 @pytest.mark.parametrize("kind", STATES)
 def test_a_checkpoint_of_the_text_before_is_no_checkpoint(
     make: Make, texts: Any, kind: str
