@@ -19,6 +19,7 @@ from localspec.conversation.reasoned_text import INSERTED, ReasonedText
 from localspec.conversation.reasoning import THINK, Splitter
 from localspec.conversation.session import Session
 from localspec.conversation.thinking_budget import ThinkingBudget
+from localspec.conversation.turns import TokenizedText
 from localspec.drafters.draft_model import DraftModel
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.engine import Engine
@@ -127,6 +128,7 @@ def test_where_no_answer_fits_behind_the_closing_tag_it_is_not_written(
     assert (first is None, writer.stop_reason) == (ended is not None, ended)
     assert len(writer.tokens) == writer.inserted == (tag if ended is None else 0)
     written.close()
+    assert writer.stop_reason == (ended or "cancelled")
 
 
 def test_a_character_is_not_ended_within() -> None:
@@ -158,6 +160,44 @@ def test_a_tag_that_a_stop_string_holds_back_is_said_once() -> None:
         split = writer.add(token, detokenizer.push(vocabulary.piece(token)))
         said, thought = said + split.said, thought + split.thought
     assert (thought, said, writer.raw) == ("a", "so", "a</think>\nso")
+
+
+def test_what_a_stop_string_holds_back_is_text_where_none_follows() -> None:
+    for closes in (True, False):
+        *_, writer = writer_of("whyx", budget=4, stops=["xyz"])
+        assert writer.raw == "why"
+        split = writer._close_thought() if closes else writer.end()
+        assert split.thought == "x"
+        assert writer.raw == "whyx" + (THINK.ending if closes else "")
+
+
+@pytest.mark.parametrize("given", ["", "h\u00e9"])
+def test_tokens_of_a_stop_string_and_of_the_end_are_not_written(given: str) -> None:
+    class Ending(Characters):
+        def ends_generation(self, token: int) -> bool:
+            return token == -1
+
+    vocabulary, detokenizer = Ending(""), Detokenizer(["</s>"])
+    writer = AnswerWriter(vocabulary, detokenizer, THINK, thinking=True)
+    if given:
+        writer.give(TokenizedText(given, (*map(ord, given),)))
+    for token in map(ord, "ab"):
+        writer.add(token, detokenizer.push(vocabulary.piece(token)))
+    whole = TokenizedText(f"{given}ab", (*map(ord, f"{given}ab"),))
+    assert writer.written == whole and writer.is_thinking == (not given)
+    for token in (*map(ord, "</s>"), -1):
+        writer.add(token, detokenizer.push(vocabulary.piece(token)))
+    assert writer.written == whole
+    assert writer.tokens == [*whole.tokens, *map(ord, "</s>")]
+
+
+def test_a_part_of_a_character_that_stands_alone_is_text() -> None:
+    class Bytes(Characters):
+        def piece(self, token: int) -> bytes:
+            return bytes([token])
+
+    writer = AnswerWriter(Bytes(), Detokenizer(["b"]), None, thinking=False)
+    assert writer.text_of([97, 0xC3]) == "a\ufffd" and writer.text_of([98]) == "b"
 
 
 def test_of_control_tokens_only_tags_are_text() -> None:
