@@ -40,8 +40,9 @@ class Eagle3(PairedHead):
             scores = yield Pass(
                 self._cache, (), wanted=0, hidden=(_OWN,), embeddings=rows, encode=True
             )
-            self._states.update(zip(places, scores.hidden[_OWN].copy(), strict=True))
-            for place in places:
+            for place, state in zip(places, scores.hidden[_OWN], strict=True):
+                # A copy: a state that is kept must not keep all states of its pass.
+                self._states[place] = state.copy()
                 del self._rows[place]
 
     def _forget_states(self) -> None:
