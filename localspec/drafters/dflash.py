@@ -48,7 +48,7 @@ class Dflash(RowReader):
         tokens: the text without its pending token.
         """
         cached = self._cache.tokens
-        if len(cached) + len(self._rows) != len(self._read) or cached != self._read[: len(cached)]:
+        if cached != self._read[: len(cached)]:
             # The cache was restored.
             self._read, self._rows = list(cached), []
         self._keep(common_prefix(self._read, tokens))
@@ -74,7 +74,6 @@ class Dflash(RowReader):
         )
         chain = Chain(limit, depth, self._n_vocab)
         self._draw(chain, scores)
-        self._keep(known)
         return chain.draft
 
     # What the kinds do differently.

@@ -164,10 +164,9 @@ class PairedHead(RowReader):
         if self._read and self._cache.tokens[:known] == self._read[self.skipped :][:known]:
             return
         self._pairs = common_prefix(self._cache.tokens, tokens[self.skipped :])
-        self._read = list(tokens[: self._first_needed])
-        self._states.clear()
-        self._marks.clear()
+        self._read = []
         self._forget_states()
+        self._read = list(tokens[: self._first_needed])
 
     @property
     def _first_needed(self) -> int:
