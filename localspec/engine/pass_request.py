@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 
 from localspec.llama.context import Context
-from localspec.speculation.passes import Pass, Scores
+from localspec.speculation.passes import WIDE, Pass, Scores
 
-# From so many rows on, CPU kernels compute with other last digits than with fewer rows.
-WIDE = 64
 # A pass is computed before others once so many rows were computed before it.
 _OVERDUE = 256
 

@@ -18,11 +18,11 @@ from time import perf_counter
 from localspec.control.row_budget import RowBudget
 from localspec.engine import meanwhile
 from localspec.engine.interruption import CLOSED
-from localspec.engine.pass_request import WIDE, PassRequest
+from localspec.engine.pass_request import PassRequest
 from localspec.engine.prompt_speed import PromptSpeed
 from localspec.engine.step_lock import StepLock, TextSteps
 from localspec.errors import LocalspecError
-from localspec.speculation.passes import Pass, Scores
+from localspec.speculation.passes import WIDE, Pass, Scores
 
 # A decode waits for a reader at most this share of its expected time.
 _LONGEST_WAIT = 0.1

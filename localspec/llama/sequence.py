@@ -15,6 +15,7 @@ from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.tree import Tree
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.passes import Pass, Scores, draft_pass
+from localspec.speculation.target import prompt_part
 
 # A pass over a draft also evaluates up to this many missing tokens; more get their own pass.
 _MAX_REPLAYED = 8
@@ -90,7 +91,8 @@ class KVSequence(CachedText):
             self._decode(missing)
         at = 0
         while at < len(tokens):
-            chunk = tokens[at : at + self.most_kept - len(self._missing)]
+            most = self.most_kept - len(self._missing)
+            chunk = tokens[at : at + prompt_part(len(tokens) - at, most)]
             scores = self._decode(Pass(self, chunk))
             at += len(chunk)
         logits: NDArray[np.float32] = scores.logits[0]

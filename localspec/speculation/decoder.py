@@ -23,7 +23,7 @@ from localspec.speculation.emission import Emission, until_end
 from localspec.speculation.passes import Compute, Pass, Passes, Scores, direct, draft_pass
 from localspec.speculation.policy import PLAIN_STEP, Decision, Policy, Step
 from localspec.speculation.rules import Rule, Verdict
-from localspec.speculation.target import Target
+from localspec.speculation.target import Target, prompt_part
 from localspec.speculation.target_rows import TargetRows
 from localspec.stats import Phase, Stats, Timing
 
@@ -176,7 +176,7 @@ class Decoder:
         most = min(self.target.most_kept, self.chunk() if self.chunk else self.target.most_kept)
         if self._held < self._place_to_mark:
             most = min(most, self._place_to_mark - self._held)
-        chunk = self.text[self._held : len(self.text) - 1][:most]
+        chunk = self.text[self._held :][: prompt_part(self.unread, most)]
         with self._timing("prompt"):
             scores = yield Pass(self.target, chunk, hidden=self._layers)
             self._held += len(chunk)

@@ -18,6 +18,8 @@ _Result = TypeVar("_Result")
 # Stands among the layers of `Pass.hidden` for the rows behind the output norm, from which logits
 # are computed.
 OUTPUT = -1
+# From so many rows on, CPU kernels compute with other last digits than with fewer rows.
+WIDE = 64
 
 
 class Computer(Protocol):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from localspec.speculation.passes import Cached, Pass
+from localspec.speculation.passes import WIDE, Cached, Pass
 
 
 class Target(Cached, Protocol):
@@ -57,3 +57,11 @@ class Target(Cached, Protocol):
     def commit(self, path: Sequence[int]) -> None:
         """Keep the drafted tokens of `path` in the cache; remove the other drafted tokens."""
         ...
+
+
+def prompt_part(unread: int, most: int) -> int:
+    """How many of the unread tokens of a prompt the next pass reads, at most `most`.
+
+    The last pass is a wide one where that is possible, so that its digits do not depend on `most`.
+    """
+    return unread - WIDE if 2 * WIDE <= most < unread < most + WIDE else min(unread, most)

@@ -400,3 +400,17 @@ def test_parents_that_make_no_tree_are_refused(parents: list[int]) -> None:
     )
     with loaded("bundled", Wrong([ROOT, ROOT], 4)) as engine, said:
         engine.generate("def f(", max_tokens=20, depth=2)
+
+
+@pytest.mark.parametrize("length", [130, 150, 192, 250, 400])
+def test_a_prompt_that_is_read_in_parts_has_the_digits_of_one_that_is_not(length: int) -> None:
+    """A server reads it in parts, for others may come; its last part is no narrow pass."""
+    prompt = np.random.default_rng(length).integers(5, 4000, length).tolist()
+    options: dict[str, Any] = {"max_tokens": 8, "temperature": 0, "logprobs": True}
+    with load(draft="none", threads=1, context=512) as alone:
+        expected = alone.generate(prompt, **options)
+    with load(draft="none", threads=1, context=512, texts=2) as engine:
+        slot, _ = engine.open_slot(), engine.open_slot()
+        running = slot.start(prompt, GenerationConfig.of(**options))
+        assert len([*running.reading()]) > 2
+        assert running.result().logprobs == expected.logprobs
