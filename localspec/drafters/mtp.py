@@ -85,12 +85,10 @@ class ChainedMtp(Mtp):
                 embeddings=states,
                 layer_offset=head,
             )
-            own = scores.hidden[self._own][-1:].copy()
             if not chain.draw(scores.logits[-1]):
                 break
-            states = np.vstack([states, own])
-        end = start + len(tokens)
-        if head == self._heads - 1 and self._cache.truncate(end) == end:
+            states = np.vstack([states, scores.hidden[self._own][-1:]])
+        if head == self._heads - 1:
             self._count(len(tokens))
 
     def _decode(self, tokens: Sequence[int], *, wanted: int) -> Passes[Scores]:
