@@ -84,8 +84,7 @@ class Assistant:
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Start on this text; the last token is pending."""
-        self.held(tokens[:-1])
-        self._text = list(tokens)
+        self.held(tokens)
 
     def read(self, evaluated: Evaluated) -> Passes[None]:
         """Keep the rows of the last tokens."""

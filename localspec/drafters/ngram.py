@@ -54,15 +54,14 @@ class Ngram:
 
     def propose(self, limit: Limit) -> Draft:
         """Propose one successor after the other, until there is not enough evidence."""
-        longest = self._sizes[0]
-        context = self._history.text[-longest:]
+        context = self._history.text[-self._sizes[0] :]
         drafted: list[int] = []
         while len(drafted) < limit.depth:
             token = self._successor(context)
             if token is None:
                 break
             drafted.append(token)
-            context = [*context, token][-longest:]
+            context.append(token)
         return Draft(drafted)
 
     def observe(self, outcome: Outcome) -> None:
