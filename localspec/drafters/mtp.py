@@ -71,7 +71,7 @@ class ChainedMtp(Mtp):
         waiting = len(self._text) - self._pairs
         if waiting > min(self._heads + 1, self._cache.chunk - self._heads):
             yield from self._decode(self._text[self._pairs : -1], wanted=0)
-            if len(self._read) < len(self._text) - 1:
+            if self._pairs < len(self._text) - 1:
                 return
         start, tokens = self._pairs, self._text[self._pairs :]
         states = self._states_of_next(len(tokens))
@@ -109,5 +109,5 @@ class ChainedMtp(Mtp):
 
     def _cuts_back(self, pairs: int, head: int) -> bool:
         """Cut the cache to so many pairs, for this head; False if what is needed was lost."""
-        held = len(self._cache.tokens)
+        held = self._cache.truncate(len(self._cache.tokens))
         return self._cache.truncate(pairs) == pairs and bool(held or not head)

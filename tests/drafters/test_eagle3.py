@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.drafters.eagle3 import Eagle3
+from localspec.drafters.head_cache import MOST_WAITING
 from localspec.drafters.paired_head import PairedHead
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.drafter import Limit, Outcome
@@ -81,20 +82,25 @@ def test_plain_steps_are_read_in_few_passes(oracle: Eagle3Oracle) -> None:
     text = Text(oracle)
     text.begin(PROMPT)
     text.draft()
-    before = text.cache.passes
+    before, wanted = text.cache.passes, text.cache.wanted
     for token in LIKELY * 10:
         text.step([], token)
     assert text.cache.passes - before <= 2 * 40 / 16
-    assert text.draft()
+    # The library computes the logits of all rows of a pass where those of one are wanted.
+    assert text.cache.wanted == wanted
+    assert len(text.cache.tokens) >= len(text.text) - 2 - MOST_WAITING
+    text.draft()
     assert len(text.cache.tokens) == len(text.text) - 1
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 5, 64])
 def test_long_prompts_are_read_in_chunks_of_any_size(oracle: Eagle3Oracle, chunk: int) -> None:
-    prompt = [1, *(int(each) for each in np.random.default_rng(0).integers(3, N_VOCAB, 60))]
+    # Some rows wait for the draft.
+    prompt = [1, *(int(each) for each in np.random.default_rng(0).integers(3, N_VOCAB, 56))]
     text = Text(oracle, chunk=chunk)
     text.begin(prompt, chunk=7)
-    text.draft()
+    drafted = text.draft()
+    assert text.cache.wanted == len(drafted)
     text.step([259], 266)
     text.draft()
 
@@ -155,31 +161,31 @@ def test_a_text_that_was_not_read_in_full_is_not_drafted_for(oracle: Eagle3Oracl
     text.evaluate(9, [271, 275])
     text.text = [*PROMPT, 259, 266, 271, 275, 259]
     text.drafter.begin(text.text)
-    assert not text.draft()
+    assert not text.proposed()
     # Until the text is read from where it ends for the head.
     assert text.drafter.held(text.text[:-1]) == len(PROMPT) - 1
     text.begin(text.text)
-    assert text.draft()
+    text.draft()
 
 
 def test_a_token_outside_the_heads_vocabulary_ends_its_drafts(oracle: Eagle3Oracle) -> None:
     text = Text(oracle)
     text.cache.n_vocab = 280
     text.begin(PROMPT)
-    assert text.draft()
+    text.draft()
     text.step([], 281)
-    assert not text.draft()
+    assert not text.proposed()
     text.step([], 259)
-    assert not text.draft()
+    assert not text.proposed()
     text.begin([*PROMPT, 259])
-    assert text.draft()
+    text.draft()
 
 
 def test_drafts_end_with_the_context(oracle: Eagle3Oracle) -> None:
     text = Text(oracle, n_ctx=len(PROMPT) + 1)
     text.begin(PROMPT)
     # The first token takes no place, its pair is that of the prompt's last token.
-    assert len(text.draft(10)) == 3
+    assert len(text.proposed(10)) == 3
 
 
 def test_a_restored_cache_is_gone_on_with(oracle: Eagle3Oracle) -> None:
@@ -207,6 +213,23 @@ def test_a_draft_that_was_abandoned_leaves_nothing_behind(oracle: Eagle3Oracle) 
         text.draft()
         text.step([], 259)
         text.draft()
+
+
+def test_a_cancelled_draft_takes_no_pass(oracle: Eagle3Oracle) -> None:
+    text = Text(oracle)
+    text.begin(PROMPT)
+    before = text.cache.passes
+    limit = Limit(6, GREEDY.prefix(PROMPT), GREEDY, cancelled=lambda: True)
+    assert not run(text.drafter.passes(limit)).tokens
+    assert text.cache.passes == before
+
+
+def test_a_state_that_is_kept_does_not_keep_those_of_its_pass(oracle: Eagle3Oracle) -> None:
+    text = Text(oracle)
+    text.begin([*PROMPT, *LIKELY * 10])
+    text.draft()
+    assert text.drafter._states
+    assert all(state.base is None for state in text.drafter._states.values())
 
 
 def test_go_on_ends_a_draft(oracle: Eagle3Oracle) -> None:
@@ -245,7 +268,6 @@ def test_drafts_stay_right_whatever_happens(
     for action, number, token in actions:
         if action == "draft":
             drafted = text.draft(1 + number % 4)
-            assert drafted
             text.step(drafted[: number % (len(drafted) + 1)], token)
         elif action == "plain":
             text.step([], token)

@@ -381,13 +381,14 @@ def turned(x: Floats, base: float, *, start: int) -> Floats:
 class NumpyBlockCache:
     """The head's KV cache in numpy: it computes the rows that it is given, whatever they are.
 
-    passes: the number of decodes; blocks: of them, those of blocks.
+    passes: the number of decodes; blocks: of them, those of blocks. wanted: the rows whose logits
+    were asked for.
     """
 
     def __init__(self, oracle: BlockOracle, *, chunk: int = 64, n_ctx: int = CONTEXT) -> None:
         self.n_vocab, self.n_ctx, self.chunk = N_VOCAB, n_ctx, chunk
         self.tokens: list[int] = []
-        self.passes = self.blocks = 0
+        self.passes = self.blocks = self.wanted = 0
         self._oracle = oracle
         self._features = np.empty((0, len(oracle.reads) * WIDTH))
 
@@ -404,6 +405,7 @@ class NumpyBlockCache:
         (one,) = passes
         assert one.sequence is self
         self.passes += 1
+        self.wanted += one.wanted
         if one.embeddings is not None:
             assert 0 < len(one.tokens) == len(one.embeddings) <= self.chunk
             assert not one.wanted and not one.drafted

@@ -5,7 +5,7 @@ Each draft is checked with an oracle, by the logits that its tokens are to be dr
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from fakes.numpy_llama import Floats
@@ -15,13 +15,14 @@ from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.drafter import Evaluated, Limit, Outcome
-from localspec.speculation.passes import run
+from localspec.speculation.passes import Pass, Passes, Scores, direct, run
 from localspec.utils.tokens import common_prefix
 
 GREEDY = Sampler(SamplingParams(temperature=0), Noise(1))
 WARM = Sampler(SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0), Noise(1))
 PROMPT = [1, 259, 30, 266, 271, 90, 275]
 TOLERANCE = 1e-4
+Result = TypeVar("Result")
 
 
 class DrivenText(ABC):
@@ -32,6 +33,7 @@ class DrivenText(ABC):
         self.text: list[int] = []
         self.held: list[int] = []
         self.evaluated = 0
+        self._scores: Scores | None = None
 
     @abstractmethod
     def rows(self, tokens: list[int]) -> Mapping[int, Floats]:
@@ -51,8 +53,15 @@ class DrivenText(ABC):
         self.drafter.begin(text)
 
     def draft(self, depth: int = 4, sampler: Sampler = WARM) -> list[int]:
+        """A draft of so many tokens, or of as many as the drafter can draft at most."""
+        tokens = self.proposed(depth, sampler)
+        assert len(tokens) == min(depth, self.drafter.traits.deepest or depth)
+        return tokens
+
+    def proposed(self, depth: int = 4, sampler: Sampler = WARM) -> list[int]:
+        """What is drafted, if anything."""
         limit = Limit(depth, sampler.prefix(self.text), sampler, needs_probs=True)
-        draft = run(self.drafter.passes(limit))
+        draft = self.compute(self.drafter.passes(limit))
         tokens = [int(token) for token in draft.tokens]
         if tokens:
             assert draft.probs is not None
@@ -82,4 +91,16 @@ class DrivenText(ABC):
         hidden = {
             layer: rows[start:].astype(np.float32) for layer, rows in self.rows(self.held).items()
         }
-        run(self.drafter.read(Evaluated(start, self.held[start:], hidden)))
+        self.compute(self.drafter.read(Evaluated(start, self.held[start:], hidden)))
+
+    def compute(self, passes: Passes[Result]) -> Result:
+        """Compute passes; each, as one for another text, destroys the scores of the one before."""
+
+        def one(requested: Pass) -> Scores:
+            if self._scores:
+                for rows in (self._scores.logits, *self._scores.hidden.values()):
+                    rows[...] = np.nan
+            self._scores = direct(requested)
+            return self._scores
+
+        return run(passes, one)

@@ -269,13 +269,13 @@ class Eagle3Oracle:
 class NumpyHeadCache:
     """The head's KV cache in numpy: it computes the pairs that it is given, whatever they are.
 
-    passes: the number of decodes and encodes.
+    passes: the number of decodes and encodes. wanted: the rows whose logits were asked for.
     """
 
     def __init__(self, oracle: Eagle3Oracle, *, chunk: int = 64, n_ctx: int = CONTEXT) -> None:
         self.n_vocab, self.n_ctx, self.chunk = N_VOCAB, n_ctx, chunk
         self.tokens: list[int] = []
-        self.passes = 0
+        self.passes = self.wanted = 0
         self._oracle = oracle
         self._states: list[Floats] = []
 
@@ -293,6 +293,7 @@ class NumpyHeadCache:
         assert one.embeddings is not None
         assert 0 < len(one.embeddings) <= self.chunk
         self.passes += 1
+        self.wanted += one.wanted
         if one.encode:
             assert not one.tokens
             return [_scores(np.empty((0, N_VOCAB)), self._oracle.fused(one.embeddings))]

@@ -247,13 +247,14 @@ class ChainOracle:
         """As `MtpOracle.draft_logits`; each token is drawn by a head of its own."""
         tokens, before, found = list(text), np.vstack([np.zeros(WIDTH), *rows]), []
         for head, token in enumerate(drafted):
-            logits, own = self._decoded(f"blk.{TRUNK + head}", tokens, before)
+            logits, own = self.decoded(head, tokens, before)
             found.append(logits)
             tokens, before = [*tokens, token], np.vstack([before, own])
         return np.array(found)
 
-    def _decoded(self, blk: str, tokens: list[int], rows: Floats) -> tuple[Floats, Floats]:
+    def decoded(self, head: int, tokens: list[int], rows: Floats) -> tuple[Floats, Floats]:
         """The last logits and the last row of a head over (token, row) pairs."""
+        blk = f"blk.{TRUNK + head}"
         normed = [
             rms_norm(each, self.weights[f"{blk}.nextn.{name}.weight"], self._eps)
             for each, name in (
@@ -289,14 +290,15 @@ class ChainOracle:
 class NumpyHeadCache:
     """The head's KV cache in numpy: it computes the pairs that it is given, whatever they are.
 
-    rows: the rows of the pairs. passes: the number of decodes.
+    rows: the rows of the pairs. passes: the number of decodes. wanted: the rows whose logits were
+    asked for.
     """
 
     def __init__(self, oracle: MtpOracle, *, chunk: int = 64, n_ctx: int = CONTEXT) -> None:
         self.n_vocab, self.n_ctx, self.chunk = N_VOCAB, n_ctx, chunk
         self.tokens: list[int] = []
         self.rows: list[Floats] = []
-        self.passes = 0
+        self.passes = self.wanted = 0
         self._oracle = oracle
 
     @property
@@ -307,18 +309,60 @@ class NumpyHeadCache:
         del self.tokens[length:], self.rows[length:]
         return len(self.tokens)
 
+    def lose(self) -> None:
+        """The device has failed: nothing is left."""
+        del self.tokens[:], self.rows[:]
+
     def decode(self, passes: Sequence[Pass]) -> list[Scores]:
         (one,) = passes
         assert one.sequence is self
         assert one.embeddings is not None
         assert 0 < len(one.embeddings) == len(one.tokens) <= self.chunk
         self.passes += 1
+        self.wanted += one.wanted
         self.tokens += one.tokens
         self.rows += list(one.embeddings)
         assert len(self.tokens) <= self.n_ctx
         logits, own = self._oracle.decoded(self.tokens, np.array(self.rows))
         found = logits[len(logits) - one.wanted :].astype(np.float32)
         return [Scores(found, hidden={TRUNK: own[-len(one.tokens) :].astype(np.float32)})]
+
+
+class NumpyChainCache(NumpyHeadCache):
+    """The KV cache of chained heads: of a cell, each head reads what it has written there itself.
+
+    Cells that are cut off hold that until it is written anew.
+    """
+
+    def __init__(self, oracle: ChainOracle, **sizes: int) -> None:
+        super().__init__(oracle, **sizes)  # type: ignore[arg-type]
+        self._chain = oracle
+        self._cells: list[dict[int, tuple[int, Floats]]] = [{} for _ in range(oracle.count)]
+
+    def lose(self) -> None:
+        super().lose()
+        for cells in self._cells:
+            cells.clear()
+
+    def decode(self, passes: Sequence[Pass]) -> list[Scores]:
+        (one,) = passes
+        assert one.sequence is self
+        assert one.embeddings is not None
+        assert 0 < len(one.embeddings) == len(one.tokens) <= self.chunk
+        self.passes += 1
+        self.wanted += one.wanted
+        cells = self._cells[one.layer_offset]
+        pairs = zip(one.tokens, one.embeddings, strict=True)
+        cells.update(enumerate(pairs, start=len(self.tokens)))
+        self.tokens += one.tokens
+        assert len(self.tokens) <= self.n_ctx
+        unwritten = (0, np.zeros(WIDTH))
+        held = [cells.get(place, unwritten) for place in range(len(self.tokens))]
+        tokens, rows = zip(*held, strict=True)
+        logits, last = self._chain.decoded(one.layer_offset, list(tokens), np.array(rows))
+        own = np.full((len(one.tokens), WIDTH), np.nan, np.float32)
+        own[-1] = last
+        return [Scores(logits[None, :].astype(np.float32)[: one.wanted], hidden={TRUNK: own})]
 
 
 class OfRows:
