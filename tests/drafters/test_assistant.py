@@ -192,6 +192,18 @@ def test_the_last_row_is_all_that_is_read_again(oracle: AssistantOracle) -> None
     assert text.draft()
 
 
+def test_a_prompt_that_loses_its_end_is_not_read_again(oracle: AssistantOracle) -> None:
+    """The rows before its last one are kept, too, and not with all rows of its pass."""
+    for shorter in (1, 2, 4):
+        text = Text(oracle)
+        text.begin(PROMPT)
+        before = text.evaluated
+        text.begin([*PROMPT[: -1 - shorter], 77])
+        assert text.evaluated == before
+        assert text.draft()
+        assert all(row.base is None for row in text.drafter._rows.values())
+
+
 def test_it_may_miss_rows_and_draft_again_later(oracle: AssistantOracle) -> None:
     text = Text(oracle)
     text.begin(PROMPT)
@@ -201,6 +213,7 @@ def test_it_may_miss_rows_and_draft_again_later(oracle: AssistantOracle) -> None
         text.text.append(token)
         text.drafter.observe(Outcome([token], 0))
         assert text.draft() == []
+    assert text.drafter.traits.only_last_row
     text.step([], LIKELY[0])
     assert text.draft()
 
@@ -297,8 +310,9 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_are_caught(oracle: AssistantOracle, mistake: str) -> None:
+    text = Text(oracle, Code(MISTAKES[mistake]).of(Assistant))
     with pytest.raises((AssertionError, KeyError, ValueError)):
-        use_and_lose(Text(oracle, Code(MISTAKES[mistake]).of(Assistant)))
+        use_and_lose(text)
 
 
 def test_code_without_a_mistake_passes_what_finds_them(oracle: AssistantOracle) -> None:

@@ -66,3 +66,24 @@ def test_it_ends_where_the_policy_says_so_or_is_as_long_as_it_may_be(logits: np.
     unasked = Chain(limit.to(2), 2, N_VOCAB)
     assert unasked.draw(logits) and not unasked.draw(logits)
     assert unasked.drawn == [(int(logits[:N_VOCAB].argmax()), None, None)] * 2
+
+
+def test_the_policy_is_told_of_the_drawn_token_be_it_the_likeliest_or_not() -> None:
+    """Its lead over the next best one, with the noise of its place."""
+    row = np.random.default_rng(0).standard_normal(9).astype(np.float32)
+    params = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
+    likeliest = 0
+    for seed in range(20):
+        sampler, told = Sampler(params, Noise(seed)), list[float]()
+        limit = Limit(
+            2, sampler.prefix([1]), sampler, go_on=lambda each, told=told: not told.append(each)
+        )
+        chain = Chain(limit, 2, 9)
+        for place in (1, 2):
+            chain.draw(row)
+            scores = row + Noise(seed).gumbel(place, np.arange(9))
+            best, second = np.sort(scores)[:-3:-1]
+            assert chain.tokens[-1] == scores.argmax()
+            assert told[-1] == pytest.approx(best - second, abs=1e-5)
+            likeliest += chain.tokens[-1] == row.argmax()
+    assert 0 < likeliest < 40

@@ -131,6 +131,74 @@ def test_a_draft_against_a_search(seed: int, depth: int) -> None:
         assert list(drafter.propose(limit.to(1)).tokens) == draft[:1]
 
 
+def test_another_text_with_the_same_noise_is_drawn_for_anew() -> None:
+    for seed in range(100):
+        drafter, text, laws, noise = written(seed)
+        for more in ([seed % 4], [2, 1]):
+            drafter.propose(limit_of(noise))
+            text = [*text, *more]
+            drafter.begin(text)
+            assert can_be(list(drafter.propose(limit_of(noise)).tokens), text, laws, noise)
+
+
+def test_a_copy_of_the_past_is_not_drawn() -> None:
+    past, noise = [*range(100, 160), 7], Noise(1)
+    drafter = Suffix(past=[past])
+    drafter.begin([1, 159])
+    drafter.observe(Outcome([5], 0, [either(5, 6)]))
+    drafter.begin([1, 159, 5, *past[:-1]])
+    assert drafter._match and drafter._drawn_from.choice_at(drafter._match.end + 1)
+    assert list(drafter.propose(limit_of(noise)).tokens) == [7]
+
+
+def either(*tokens: int) -> Distribution:
+    return Distribution(np.zeros(len(tokens), np.float32), np.array(tokens), 0.8)
+
+
+def test_the_chance_of_each_token_by_what_is_known_where_it_is_copied_from() -> None:
+    """Nothing of the first two; a choice, drawn anew; one token alone, and a choice after it."""
+    ended = 0
+    for seed in range(20):
+        noise, drafter = Noise(seed), Suffix()
+        drafter.begin([8, 10, 11, 15])
+        laws = [either(12, 20), either(13), either(14, 21), either(8), either(10)]
+        drafter.observe(Outcome([12, 13, 14, 8, 10], 0, laws))
+        limit, rates = limit_of(noise, 4), drafter.rates
+        low, high = np.sort(noise.gumbel(11, np.array([12, 20])))
+        by_lead = rates.drawn[sum(lead <= high - low for lead in LEADS)]
+        expected = [rates.once.chance(2), rates.match.chance(3), by_lead.chance(4)]
+        token = drawn_at(laws[0], noise, 11)
+        if token == 12:
+            expected.append(rates.sure.chance(5))
+        # Behind another token than the copied one nothing is known.
+        ended += token != 12
+        assert list(drafter.propose(limit).tokens) == [11, 15, token, 13][: len(expected)]
+        assert drafter.chances(limit) == expected
+    assert 0 < ended < 20
+
+
+def test_a_drawn_copy_ends_with_its_text() -> None:
+    drafter = Suffix()
+    drafter.begin([10])
+    drafter.observe(Outcome([11, 12, 13], 0, [either(11), either(12, 20), either(13)]))
+    drafter.begin([7, 12])
+    assert list(drafter.propose(limit_of(Noise(1))).tokens) == [13]
+
+
+def test_what_was_certain_where_it_is_copied_from_is_learnt_apart() -> None:
+    drafter, limit = Suffix(), limit_of(Noise(1))
+    drafter.begin([10])
+    drafter.observe(Outcome([11, 12, 10], 0, [either(11), either(12, 20), either(10)]))
+    for right in (1, 0):
+        assert drafter.propose(limit).tokens[0] == 11
+        assert not any(tried for _, tried in drafter.rates.sure.state[1:])
+        before, tried = drafter.rates.sure.state[0]
+        token = 11 if right else 30
+        drafter.observe(Outcome([token, 10], 0, [either(token), either(10)]))
+        assert drafter.rates.sure.state[0][0] - before == pytest.approx(right, abs=0.05)
+        assert drafter.rates.sure.state[0][1] > tried
+
+
 def test_the_search_tells_drawn_tokens_from_copied_ones() -> None:
     """Most drafts with the noise of one seed cannot be those of another, nor plain copies."""
     apart = copied = 0
@@ -313,6 +381,14 @@ def test_a_shortlist_has_the_likeliest_tokens_and_outlives_the_row(
             scores = (logits[likely] - logits[likely[0]]) / exact.temperature
             assert {*likely[scores > -3.9]} <= {*found.ids}
             row[:] = logits
+
+
+def test_what_is_known_of_a_place() -> None:
+    known = DrawnFrom()
+    for place, count in ((5, 1), (7, 2)):
+        known.add(place, Distribution(np.zeros(count, np.float32), np.arange(count), 0.8))
+    assert [place for place in range(10) if known.was_sure(place)] == [5]
+    assert [place for place in range(10) if known.choice_at(place)] == [7]
 
 
 def test_rates_by_lead() -> None:

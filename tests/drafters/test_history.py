@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localspec.drafters.history import History
 from localspec.drafters.ngram import Evidence, Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
 from localspec.errors import InvalidValueError
@@ -102,6 +103,24 @@ def test_after_any_change_of_text_it_equals_a_new_drafter(
         )
 
 
+def test_of_another_text_only_what_differs_is_indexed_anew() -> None:
+    done: list[str] = []
+
+    class Noted:
+        def push(self, text: list[int]) -> None:
+            done.append(f"+{text[-1]}")
+
+        def pop(self, text: list[int]) -> None:
+            done.append(f"-{text[-1]}")
+
+    history = History(Noted())
+    history.set_text([1, 2, 3, 4])
+    done.clear()
+    history.set_text([1, 2, 5])
+    history.set_text([1, 2, 5, 6])
+    assert done == ["-4", "-3", "+5", "+6"]
+
+
 @given(TEXTS)
 def test_after_a_cut_to_nothing_the_index_is_empty(text: list[int]) -> None:
     lookup, ngram = PromptLookup(), Ngram()
@@ -109,6 +128,7 @@ def test_after_a_cut_to_nothing_the_index_is_empty(text: list[int]) -> None:
         drafter.begin(text)
         drafter.begin([])
     assert lookup._index._ends == {}
+    assert lookup.traits.cheap and ngram.traits.cheap
     assert ngram._counts._counts == ngram._counts._totals == ngram._counts._favourites == {}
 
 

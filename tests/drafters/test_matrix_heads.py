@@ -176,6 +176,7 @@ def test_drafts_stay_right_after_any_verdict(
 def test_it_reads_hidden_rows_and_needs_no_passes(text: Text) -> None:
     assert isinstance(text.drafter, HiddenReader)
     assert text.drafter.traits.reads_hidden == (OUTPUT,)
+    assert text.drafter.traits.only_last_row
     assert text.drafter.traits.deepest == text.oracle.heads
     text.begin(PROMPT)
     text.step([], 266)
@@ -246,13 +247,19 @@ def test_weights_that_are_no_numbers_end_drafts(text: Text, bad: float) -> None:
 def test_a_token_without_an_embedding_ends_an_mlps_draft(tmp_path: Path) -> None:
     oracle = oracle_of("mlp", tmp_path)
     drafter = mlp(oracle)
-    drafter._known_tokens = 270
+    drafter._known_tokens = 275
     text = Text(oracle, drafter)
     text.begin(PROMPT)
     text.step([], 275)
     assert text.draft() == []
-    text.step([], 266)
+    text.step([], 274)
     assert text.draft()
+
+
+def test_numbers_far_below_zero_are_none_behind_a_medusa_block() -> None:
+    row, bias = np.ones(2, np.float32), np.full(2, -1e4, np.float32)
+    head = MedusaHead([(NumpyMatrix(np.eye(2)), bias)], NumpyMatrix(np.eye(2)))
+    assert (head.logits(row) == row).all()
 
 
 def planted() -> Iterator[tuple[str, Callable[[Oracle], OutputRowDrafter]]]:

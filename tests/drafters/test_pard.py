@@ -92,11 +92,13 @@ def test_a_draft_takes_one_pass_whose_masks_are_forgotten(oracle: PardOracle) ->
         assert text.cache.evaluated == evaluated + rows
         assert text.cache.tokens == text.text
         text.step(drafted[:kept], 266)
+        assert text.drafter.traits.backlog and text.drafter.traits.backlog() == kept + 1
+    assert text.drafter.traits.parallel
 
 
 @pytest.mark.parametrize("chunk", [8, 11, 64])
 def test_long_prompts_are_read_in_chunks_of_any_size(oracle: PardOracle, chunk: int) -> None:
-    prompt = [1, *(int(each) for each in np.random.default_rng(0).integers(3, N_VOCAB, 60))]
+    prompt = [1, *(int(each) for each in np.random.default_rng(0).integers(3, N_VOCAB, 59))]
     text = Text(oracle, chunk=chunk)
     text.begin(prompt)
     text.step(text.draft(8)[:2], 266)
@@ -206,5 +208,6 @@ def test_the_text_without_a_mistake(oracle: PardOracle) -> None:
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_planted_mistake_is_found(oracle: PardOracle, mistake: str) -> None:
+    text = Text(oracle, MISTAKES[mistake]().of(Pard))
     with pytest.raises(AssertionError):
-        go_through(Text(oracle, MISTAKES[mistake]().of(Pard)))
+        go_through(text)

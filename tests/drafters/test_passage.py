@@ -190,6 +190,33 @@ def test_a_difference_right_before_a_changed_name() -> None:
     assert proposed(followed(NAMED, [*changed, 2, 3])) == NAMED[64:70]
 
 
+def test_a_name_that_was_changed_is_changed_again_in_another_passage() -> None:
+    before = [*range(2000, 2030), 7, 8, *range(2030, 2060)]
+    source = [*before, 9000, *NAMED[:62]]
+    text = [*NAMED[:30], 1, 2, 3, *NAMED[32:62], 9001, *before[:27], 5, *before[28:30]]
+    assert proposed(followed(source, text)) == [1, 2, 3, *before[32:35]]
+
+
+def test_what_a_name_becomes_may_begin_as_it_did_before() -> None:
+    changed = [*NAMED[:30], 1, 2, 3, *NAMED[32:62]]
+    text = [*changed, 1, 2, 9, *NAMED[64:94]]
+    assert proposed(followed(NAMED, text)) == [1, 2, 9, *NAMED[96:99]]
+    # Where another place is followed meanwhile, none of it stands there yet.
+    alone = Passage(NAMED, 0, 0)
+    for token in [*changed, 1]:
+        alone.observe(token)
+    alone.go_on(NAMED, 62, PASSAGE)
+    assert alone.copy(4) == ([1, 2, 3, NAMED[64]], [0, 1, 2])
+
+
+@pytest.mark.parametrize("count", [passage.REPLACED, passage.REPLACED + 1])
+def test_only_a_short_replacement_is_expected_again(count: int) -> None:
+    new = [*range(50, 50 + count)]
+    found = proposed(followed(NAMED, [*NAMED[:30], *new, *NAMED[32:62]]), 12)
+    again = count <= passage.REPLACED
+    assert found == ([*new, *NAMED[64:]] if again else NAMED[62:])[:12]
+
+
 def test_a_passage_that_is_not_found_again_is_left() -> None:
     lost = [*SOURCE[:40], *range(1000, 1000 + passage.LONGEST)]
     assert proposed(followed(SOURCE, lost)) == SOURCE[41:47]

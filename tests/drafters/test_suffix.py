@@ -56,6 +56,7 @@ def test_a_text_that_was_forgotten_is_not_copied(
 ) -> None:
     drafter, fresh = begun(old, past=[past]), Suffix(past=[past])
     drafter.forget()
+    assert proposed(drafter) == []
     for each in (drafter, fresh):
         each.begin(new)
     assert proposed(drafter) == proposed(fresh)
@@ -340,6 +341,7 @@ def test_every_length_has_its_bin() -> None:
             one != other
             for one, other in zip(table.chances(1, 60), MatchTable().chances(1, 60), strict=True)
         ]
+        assert table.chance(length) == table.chances(1, 60)[length - 1]
         last = BINS[bin_ + 1] if bin_ + 1 < len(BINS) else 61
         assert [i + 1 for i, was in enumerate(changed) if was] == [*range(BINS[bin_], last)]
 

@@ -57,7 +57,7 @@ def test_in_one_text_the_match_is_the_longest_repeat(text: list[int]) -> None:
         made.push(token)
         so_far = text[: i + 1]
         match, longest = made.match(), repeat(so_far)
-        assert (match.length if match else 0) == len(longest)
+        assert (match.length if match else 0) == made.repeat.length == len(longest)
         assert match is None or match.end in ends(so_far, match.length)
 
 
