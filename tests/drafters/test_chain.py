@@ -50,7 +50,9 @@ def test_logits_without_a_token_end_it(chain: Chain) -> None:
     assert not chain.draft
 
 
-def test_it_ends_where_the_policy_says_so_or_is_as_long_as_it_may_be(logits: np.ndarray) -> None:
+def test_it_ends_where_the_policy_says_so_or_is_as_long_as_it_may_be(
+    logits: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The policy is told how far each token's score is from the next best; the token stays."""
     best, second = np.sort(logits[:N_VOCAB])[::-1][:2]
     told: list[float] = []
@@ -63,6 +65,8 @@ def test_it_ends_where_the_policy_says_so_or_is_as_long_as_it_may_be(logits: np.
     chain = Chain(limit, 4, N_VOCAB)
     assert chain.draw(logits) and not chain.draw(logits)
     assert told == chain.confidences == pytest.approx([best - second] * 2)
+    # A lead takes a look at the whole row: nobody asks for it here.
+    monkeypatch.setattr("localspec.drafters.chain.margin", None)
     unasked = Chain(limit.to(2), 2, N_VOCAB)
     assert unasked.draw(logits) and not unasked.draw(logits)
     assert unasked.drawn == [(int(logits[:N_VOCAB].argmax()), None, None)] * 2
@@ -87,3 +91,16 @@ def test_the_policy_is_told_of_the_drawn_token_be_it_the_likeliest_or_not() -> N
             assert told[-1] == pytest.approx(best - second, abs=1e-5)
             likeliest += chain.tokens[-1] == row.argmax()
     assert 0 < likeliest < 40
+
+
+def test_each_drawn_token_has_the_samplers_state_behind_it() -> None:
+    params = SamplingParams(temperature=1, adaptive_target=0.4, adaptive_decay=0.5)
+    sampler = Sampler(params, Noise(1))
+    prefix = sampler.prefix([1])
+    chain = Chain(Limit(3, prefix, sampler), 3, 4)
+    for row in np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32):
+        law = sampler.distribution(row, prefix)
+        chain.draw(row)
+        prefix = prefix.then(chain.tokens[-1], law.state_after(chain.tokens[-1]))
+        assert chain.drawn[-1].state == prefix.state is not None
+    assert len({each.state for each in chain.drawn}) == 3
