@@ -1,8 +1,10 @@
 """Answers that were stopped or cut off go on as if they had never ended."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +14,14 @@ from fakes.tiny import TURNS, write_tiny
 
 from localspec.conversation.answer import Answer
 from localspec.conversation.events import Piece
+from localspec.conversation.reasoning import tags_for
 from localspec.conversation.session import Session
 from localspec.conversation.turns import Conversation, Turn
-from localspec.conversation.unfinished import is_unfinished
+from localspec.conversation.unfinished import (
+    is_unfinished,
+    require_same_settings,
+    require_unfinished,
+)
 from localspec.engine.engine import Engine
 from localspec.errors import ContextFullError, InvalidValueError
 
@@ -281,3 +288,45 @@ def test_an_answer_is_refused_whose_thinking_budget_or_template_is_another(
         turn.stop_reason, turn.template = "length", "another"
         with pytest.raises(InvalidValueError, match="begun with another chat template"):
             session.continue_answer()
+
+
+OFF, ON = "begun with reasoning off, and it is on now", "begun with reasoning on, and it is off now"
+BUDGET = "begun with a thinking budget of 6, and there is a thinking budget of 9 now"
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "refused"),
+    [
+        ({}, {}, None),
+        ({"template": "other"}, {}, "another chat template"),
+        # What is not known of an answer is not held against it.
+        ({"template": ""}, {"budget": 9}, None),
+        ({"thinking": None}, {}, None),
+        ({"switch": None}, {}, None),
+        ({}, {"switch": None}, None),
+        ({"thinking": False}, {}, OFF),
+        ({}, {"thinking": False}, ON),
+        ({"switch": False}, {}, OFF),
+        ({"thinking": False}, {"thinking": False, "switch": False}, ON),
+        *(({"content": text}, {"budget": 9}, BUDGET) for text in ("", "<thi", " <thi", "<th\n")),
+        *(({"content": text}, {"budget": 9}, None) for text in ("so", "<that", "thi")),
+    ],
+)
+def test_settings_that_are_the_same(
+    then: dict[str, Any], now: dict[str, Any], refused: str | None
+) -> None:
+    usual = {"thinking": True, "switch": True, "template": "own", "thinking_budget": 6}
+    turn = Turn("assistant", **({"content": ""} | usual | then))
+    present = {"thinking": True, "switch": True, "budget": 6} | now
+    transcript = SimpleNamespace(
+        template_fingerprint="own", switch=present["switch"], tags=tags_for(None)
+    )
+    window: Any = SimpleNamespace(transcript=transcript, thinking=present["thinking"])
+    with pytest.raises(InvalidValueError, match=refused) if refused else nullcontext():
+        require_same_settings(turn, window, present["budget"])
+
+
+@pytest.mark.parametrize("stop_reason", ["interrupted", "cancelled", "length", "context", "edited"])
+def test_an_answer_whose_tokens_were_not_kept_says_so(stop_reason: str) -> None:
+    with pytest.raises(InvalidValueError, match="were not kept"):
+        require_unfinished(Turn("assistant", "some text", stop_reason=stop_reason), "")
