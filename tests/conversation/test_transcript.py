@@ -140,8 +140,15 @@ def test_tokens_of_answers_stay_and_what_stands_around_them_is_tokenized(model: 
     assert whole.tokens == begun.tokens + tuple(text_tokens(rest, model.tokenize_after))
     # As tokens of another model, or none, they are read as text.
     for changed in ({"vocabulary": "another"}, {"written": EMPTY}):
-        read = transcript.prompt(None, [question, replace(first, key="other", **changed), more])
+        other = replace(first, key=str(changed), **changed)
+        read = transcript.prompt(None, [question, other, more])
         assert read == (whole.text, tuple(template_tokens(whole.text, model)))
+        assert transcript.prompt(None, [question, other]).text == begun.text + "</s><s>a "
+
+
+def test_without_a_template_a_text_begins_as_a_model_wants_it(model: Model) -> None:
+    tokens = Transcript(model, None).prompt(None, user("ab")).tokens
+    assert tokens == tuple(model.tokenize("ab")) != tuple(model.tokenize_after("ab"))
 
 
 def test_what_was_tokenized_before_is_that_of_the_same_turns(model: Model) -> None:
