@@ -9,6 +9,7 @@ import pytest
 from fakes.tiny import tiny_model
 
 from localspec.control.fixed_depth import FixedDepth
+from localspec.engine import slot as slot_module
 from localspec.engine import slot_cache
 from localspec.engine.engine import Engine, load
 from localspec.engine.slot import Slot
@@ -306,7 +307,9 @@ def test_settings_of_the_model_s_sampler(slot: Slot) -> None:
         assert len(slot.start(TEXT, config(**options, **forced)).result().token_ids) == length
 
 
-def test_widths_of_passes_are_those_of_the_setting(engine: Engine) -> None:
+def test_widths_of_passes_are_those_of_the_setting(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert engine.slots.own.reproducible_width(config()) is None
     with loaded(reproducible=True) as exact:
         slot = exact.slots.own
@@ -324,6 +327,15 @@ def test_widths_of_passes_are_those_of_the_setting(engine: Engine) -> None:
         next(running)
         assert slot.width_class(3) is depth and running.stop_reason is None
         assert running.result().stats.steps == 6, "drafts are as long as they were asked for"
+        # The trial of another depth knows nothing of padding that a policy has asked for.
+        slot.target.padded, seen = lambda rows: rows + 5, list[tuple[int, int]]()
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                slot_module,
+                "invariant_width",
+                lambda target, widest, _: seen.append((target.padded(3), widest)) or narrow,
+            )
+            assert slot.width_class(4) is narrow and seen == [(3, 5)]
         assert slot.set_pass_width(config(depth=3)) == slot.target.n_ctx
         assert slot.target.least_rows == depth.least_rows
         with slot.new_context(config(depth=3), 64) as context:

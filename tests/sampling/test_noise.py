@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError
+from localspec.sampling import gumbel
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.noise import Noise
 
@@ -151,6 +152,18 @@ def test_pinned_so_that_seeds_keep_their_texts() -> None:
 
 PINNED_AT_0 = [-0.7057051764790483, 0.08523602405085536, -0.045163998466641216, 1.0978002931621398]
 PINNED_AT_END = [0.18206972816719655, -0.40862968076855466, -1.3047688070278114, 5.686469012939742]
+
+
+@pytest.mark.parametrize("coarse", [0, 1, 2, 4095, 2**20, 2**31, 2**32 - 2, 2**32 - 1])
+def test_what_the_coarse_word_says_of_the_noise(coarse: int) -> None:
+    """Bounds that no fine word passes, and that are hardly ever looser."""
+    least, most = (
+        float(gumbel.from_words(np.array([coarse], np.uint32), np.array([fine], np.uint32))[0])
+        for fine in (2**32 - 1, 0)
+    )
+    assert math.isfinite(least) and least <= most <= gumbel.at_most(coarse) <= most + 1e-6
+    assert coarse <= gumbel.largest_coarse(most) <= gumbel.largest_coarse(least) <= coarse + 2
+    assert gumbel.largest_coarse(-5.0) == gumbel.largest_coarse(-1e4) == 2**32 - 1
 
 
 # Purity

@@ -194,6 +194,20 @@ def test_a_text_that_needs_lucky_tokens_now_and_then_foresees_none() -> None:
     assert positions_foreseen(lucky, range(90 + lucky_tokens._LATELY, 120)) == set()
 
 
+def test_of_a_smaller_vocabulary_they_are_those_that_it_has() -> None:
+    lucky = LuckyTokens(1)
+    for position, n_vocab in ((2, 40_000), (3, 20_000)):
+        lucky.at(position, n_vocab)
+    ids, noise = lucky.at(3, 40_000)
+    every = Noise(1).gumbel(3, np.arange(40_000))
+    assert np.array_equal(ids, np.flatnonzero(every > lucky_tokens.NOISE_WITHOUT_LUCK))
+    for n_vocab in (int(ids[5]), int(ids[5]) + 1):
+        fewer = lucky.at(3, n_vocab)
+        assert fewer.ids.tolist() == [token for token in ids if token < n_vocab]
+        assert np.array_equal(fewer.noise, noise[: fewer.ids.size])
+        assert np.array_equal(fewer.noise, Noise(1).gumbel(3, fewer.ids))
+
+
 def test_a_drafter_and_its_target_need_a_position_once() -> None:
     lucky = LuckyTokens(1)
     for position in (0, 40, 80, 90):
