@@ -16,6 +16,7 @@ SETTINGS = {
     "by the spread": SamplingParams(top_n_sigma=1.5, dynatemp_range=0.4, dynatemp_exponent=2),
     "mirostat": SamplingParams(mirostat=2, mirostat_tau=3, mirostat_eta=0.2),
     "adaptive": SamplingParams(adaptive_target=0.5, adaptive_decay=0.8),
+    "adaptive, at 0": SamplingParams(adaptive_target=0),
     "others": SamplingParams(
         temperature=0, typical_p=0.5, repeat_penalty=1.2, presence_penalty=0.1, penalty_window=-1
     ),

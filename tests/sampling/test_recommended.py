@@ -35,6 +35,8 @@ def test_an_order_without_what_is_on_is_named(on: dict[str, float]) -> None:
     [
         ("penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", False),
         ("top-k;top-p;min-p;temp", False),
+        (" Top_K ;top_p; MIN_P;temperature ", False),
+        ("top_k;top_k;top_p;min_p;temperature", True),
         ("temperature;top_k;top_p;min_p", True),
         ("top_k;top_p;temperature", True),
         ("", False),
