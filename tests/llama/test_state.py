@@ -239,3 +239,16 @@ def test_what_was_evaluated_is_counted(models: dict[str, Model]) -> None:
         context.commit([0])
         assert context.score(7, NOTHING).again == 2
         assert context.evaluated == 5 + 3
+
+
+@pytest.mark.parametrize("length", [10, 60])
+def test_a_window_that_keeps_the_whole_text_is_copied_whole_or_not_at_all(
+    make: Make, length: int
+) -> None:
+    """Without what the window has passed, the cells would be others than the text's."""
+    first, second, fresh = (make("gemma3", swa_full=True) for _ in range(3))
+    first.extend(list(range(20, 20 + length)))
+    second.restore(first.state())
+    checked = Checked(second, fresh)
+    checked.truncate(length // 2)
+    checked.read(3)

@@ -195,6 +195,9 @@ def test_it_reads_no_more_than_its_own_window(model: Model, last: int) -> None:
 def test_what_penalties_and_it_read_are_both_remembered() -> None:
     both = SamplingParams(dry_multiplier=1, dry_penalty_last_n=9, repeat_penalty=2)
     assert (both.window, SamplingParams(dry_multiplier=1).window) == (64, 64)
+    assert replace(both, penalty_window=-1).window == -1
+    for penalty in ("repeat_penalty", "presence_penalty", "frequency_penalty"):
+        assert SamplingParams(**{penalty: 1.5}, penalty_window=7).window == 7
     assert SamplingParams(dry_multiplier=1, dry_penalty_last_n=0).window == 0
     assert SamplingParams().window == 0
 

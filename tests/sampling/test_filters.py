@@ -482,6 +482,7 @@ def test_a_top_choice_has_the_threshold_or_more(count: int) -> None:
     row, chance = np.zeros(count, np.float32), np.float32(1 / count)
     for threshold, left in ((chance, 1), (np.nextafter(chance, np.float32(1)), count)):
         chosen = params(xtc_probability=1.0, xtc_threshold=float(threshold))
+        assert chosen.has_xtc == (threshold <= 0.5)
         ours = distribution(row, chosen, xtc=True).dense(count)
         assert np.count_nonzero(ours) == left
         assert np.array_equal(np.sort(ours), np.sort(llama_filtered(row, chosen)))

@@ -256,3 +256,16 @@ def test_a_negative_top_k_of_a_gguf_is_off() -> None:
 def test_what_is_no_number_is_refused(name: str, value: object) -> None:
     with pytest.raises(InvalidValueError, match=f"{name} is {value!r}"):
         SamplingParams(**{name: value})
+
+
+def test_who_is_told_of_a_bad_value_is_who_has_chosen_it() -> None:
+    metadata = {"general.sampling.top_p": 7.0}
+    with pytest.raises(InvalidValueError, match=r"^top_p is 5"):
+        SamplingParams.for_model(metadata, top_p=5)
+    with pytest.raises(InvalidValueError, match=r"^the GGUF's own top_p is 7"):
+        SamplingParams.for_model(metadata)
+
+
+def test_the_least_temperature_is_that_of_a_float32() -> None:
+    assert not SamplingParams(temperature=2.0**-149).is_greedy
+    assert SamplingParams(temperature=2.0**-150).is_greedy

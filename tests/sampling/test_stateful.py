@@ -284,6 +284,8 @@ def test_no_other_sampler_is_on_beside_mirostat(version: int) -> None:
             SamplingParams(mirostat=version, mirostat_tau=3.0, logit_bias={7: 5.0}, **more),
             Noise(0),
         )
+        has = sampler.params.has_xtc, sampler.params.has_dry, sampler.params.penalises
+        assert has == (False,) * 3
         laws.append(sampler.distribution(row, sampler.prefix([7, 7, 9, 7, 9])))
     assert np.array_equal(laws[0].dense(300), laws[1].dense(300))
     assert laws[0].state_after(7) == laws[1].state_after(7) is not None
