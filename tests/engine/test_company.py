@@ -410,7 +410,7 @@ def test_a_prompt_that_is_read_in_parts_has_the_digits_of_one_that_is_not(length
     with load(draft="none", threads=1, context=512) as alone:
         expected = alone.generate(prompt, **options)
     with load(draft="none", threads=1, context=512, texts=2) as engine:
-        slot, _ = engine.open_slot(), engine.open_slot()
+        slot, _ = engine.slots.open(), engine.slots.open()
         running = slot.start(prompt, GenerationConfig.of(**options))
         assert len([*running.reading()]) > 2
         assert running.result().logprobs == expected.logprobs

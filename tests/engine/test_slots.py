@@ -457,7 +457,7 @@ def test_an_engine_that_is_closed_while_a_text_waits_for_a_slot(
 ) -> None:
     """None is made of models that are gone."""
     engine, threads = load(tiny_path, "none", threads=1, context=128, texts=2), Threads()
-    engine.open_slot()
+    engine.slots.open()
     usual = engine.scheduler.exclusive
 
     @contextmanager
