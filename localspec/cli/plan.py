@@ -141,8 +141,9 @@ def plan(
         settings = cast("GenerationOptions", options)
         others = BusyCores()
         found = forecast(engine, prompts, settings, output.note, users=users)
-        if line := busy_line(others.mean()):
-            output.note(line)
+        busy = busy_line(others.mean())
+        if busy:
+            output.note(busy)
         kept = _stored(engine, found, GenerationConfig.of(**options), output)
         files = engine.model.path, engine.drafter_set.model_paths
         measured = engine.drafter_set.measured
@@ -150,7 +151,7 @@ def plan(
     if as_json:
         output.record(forecast_record(found, kept, *files))
     else:
-        output.data(forecast_text(found, everything=everything, typed=typed))
+        output.data(forecast_text(found, everything=everything, typed=typed, busy=bool(busy)))
 
 
 def _tasks(target: Path, sets: str | None, file: str | None, answers: int) -> list[Task]:

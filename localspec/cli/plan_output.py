@@ -19,20 +19,25 @@ from localspec.utils.shell import command_line
 _HEADER = ("drafter", "rule", "depth", "x plain", "95 %", "tok/step", "accept", "ms/step", "")
 _RIGHT = {"depth", "x plain", "tok/step", "accept", "ms/step"}
 
+_BUSY = (
+    "to type: nothing for now, as what is fastest cannot be told on a busy machine; plan again "
+    "when it is quiet"
+)
+
 
 def forecast_text(
-    found: Forecast, *, everything: bool, typed: Mapping[str, str] | None = None
+    found: Forecast, *, everything: bool, typed: Mapping[str, str] | None = None, busy: bool = False
 ) -> str:
     """Return the table, the fastest line first, what to type, and the measurements it rests on.
 
     everything: show every depth, not the best ones only. typed: what to type for the drafters that
-    are files, by name.
+    are files, by name. busy: whether other programs used so much of the machine that nobody knows.
     """
     lines = found.configurations if everything else found.best_depths()
-    best = found.best if _is_sure(found.best) else None
+    best = found.best if _is_sure(found.best) and not busy else None
     rows = [_cells(line, best=line is best) for line in lines]
     users = users_lines(found.users, everything=everything)
-    decision = decision_line(found.best, typed or {})
+    decision = _BUSY if busy else decision_line(found.best, typed or {})
     table = table_text(_HEADER, rows, _RIGHT)
     return "\n".join([table, decision, *_evidence(found), *users]) + "\n"
 

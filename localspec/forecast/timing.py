@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import mean, median
 from time import perf_counter
 
 from localspec.control.drafter_cost import DrafterCost
@@ -80,8 +80,12 @@ def measure_costs(
 ) -> StepCosts:
     """Measure the costs in the middle of the longest answer.
 
-    They are scaled to what generating the answers took. context: of the target; its text changes.
-    model: the drafter that is a model, and `forget` empties its cache. model_free: new ones.
+    They are scaled to what generating the answers took. All figures are means: where other programs
+    run, a wide pass waits for them each time and a plain one now and then, so that quartiles or
+    medians would leave out the waiting of plain passes alone.
+
+    context: of the target; its text changes. model: the drafter that is a model, and `forget`
+    empties its cache. model_free: new ones.
     """
     plain = median(each.stats.seconds.verify / each.stats.steps for each in answers)
     token = median(each.stats.seconds.generate / each.stats.steps for each in answers)
@@ -89,18 +93,18 @@ def measure_costs(
     measurement = _Measurement(context, model, model_free, answer, forget)
     samples, unsettled = measurement.samples(), measurement.unsettled
     # A busier machine, or a longer text, slows all parts alike.
-    scale = plain / _typical(samples.plain)
-    passes = {rows: scale * _typical(each) for rows, each in samples.passes.items()}
+    scale = plain / mean(samples.plain)
+    passes = {rows: scale * mean(each) for rows, each in samples.passes.items()}
     drafters = {
-        name: DrafterCost(first=scale * _typical(each)) for name, each in samples.model_free.items()
+        name: DrafterCost(first=scale * mean(each)) for name, each in samples.model_free.items()
     }
     if model:
-        first, many = scale * _typical(samples.few), scale * _typical(samples.many)
-        reading = max(0.0, scale * _typical(samples.reading) - first) / len(answer.prompt)
+        first, many = scale * mean(samples.few), scale * mean(samples.many)
+        reading = max(0.0, scale * mean(samples.reading) - first) / len(answer.prompt)
         further = max(0.0, (many - first) / (_MANY - _FEW))
         drafters[model.name] = DrafterCost(first, further, reading)
     more = [
-        scale * _typical(each) - unsettled * passes[rows] for rows, each in samples.switched.items()
+        scale * mean(each) - unsettled * passes[rows] for rows, each in samples.switched.items()
     ]
     switch = max(0.0, median(more))
     return StepCosts({**passes, 1: plain}, switch, max(0.0, token - plain), drafters, unsettled)
@@ -125,7 +129,7 @@ def shared_decodes(
         for width, seconds in samples.items():
             _pass_seconds(drafter, text, place, width)
             seconds.append(_pass_seconds(drafter, text, place, width))
-    return {width: _typical(seconds) for width, seconds in samples.items()}
+    return {width: mean(seconds) for width, seconds in samples.items()}
 
 
 def _pass_seconds(sequence: KVSequence, text: Sequence[int], place: int, rows: int) -> float:
@@ -137,11 +141,6 @@ def _pass_seconds(sequence: KVSequence, text: Sequence[int], place: int, rows: i
     seconds = perf_counter() - began
     sequence.truncate(place)
     return seconds
-
-
-def _typical(seconds: Sequence[float]) -> float:
-    """The largest of the fastest quarter, because other programs on the machine only add time."""
-    return sorted(seconds)[len(seconds) // 4]
 
 
 class _Measurement:

@@ -58,6 +58,8 @@ def test_a_busy_machine_is_told(
     done = CliRunner().invoke(plan, few, catch_exceptions=False)
     assert done.exit_code == 0
     assert ("other programs kept 1.3 of " in done.stderr) is said
+    [decision] = [line for line in done.stdout.splitlines() if line.startswith("to type: ")]
+    assert ("cannot be told on a busy machine; plan again" in decision) is said
 
 
 @pytest.mark.slow

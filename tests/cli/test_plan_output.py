@@ -34,12 +34,16 @@ def test_what_to_type_is_said(best: ConfigurationForecast, said: str) -> None:
     assert said in decision_line(best, TYPED)
 
 
-@pytest.mark.parametrize(("low", "marked"), [(0.95, False), (1.05, True)])
-def test_the_best_is_marked_only_where_it_is_surely_faster(low: float, marked: bool) -> None:
+@pytest.mark.parametrize(
+    ("low", "busy", "marked"), [(0.95, False, False), (1.05, False, True), (1.05, True, False)]
+)
+def test_the_best_is_marked_only_where_it_is_surely_faster(
+    low: float, busy: bool, marked: bool
+) -> None:
     costs = StepCosts({1: 1.0}, 0.0, 0.0, {})
     plain = line("plain", 1.0, rule=None)
     found = Forecast([line("ngram", low, depth=3), plain], {}, costs, 5, 100)
-    assert ("<- best" in forecast_text(found, everything=True)) is marked
+    assert ("<- best" in forecast_text(found, everything=True, busy=busy)) is marked
 
 
 def test_no_speed_is_negative_and_too_few_texts_are_called_that() -> None:
