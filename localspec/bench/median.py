@@ -1,61 +1,89 @@
-"""Median: the median of measurements on several prompts, with an interval."""
+"""Median: the median of measurements on several prompts, with an interval.
 
-from collections.abc import Sequence
+Units are prompts, or the rounds where there is one prompt. From _ENOUGH units on, the interval is a
+bootstrap in two stages: prompts are drawn with replacement, then rounds of each prompt, 2000 times;
+the interval holds the middle 95 % of the medians. With fewer units that covers too little: there,
+the interval is Student's for the mean of the logarithms of the units, of each prompt's median or of
+the rounds. So it covers other prompts of this kind and other runs; rounds of a prompt do not count
+as prompts.
+"""
+
+import math
+from collections.abc import Callable, Sequence
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.forecast.confidence import LEVEL, ConfidenceInterval
+from localspec.forecast.confidence import LEVEL, MOST_EXPONENT, ConfidenceInterval, t_quantile
 
-_RESAMPLES = 2000
+_RESAMPLES, _ENOUGH = 2000, 10
+
+_Groups = Sequence[Sequence[float]]
+_Floats = NDArray[np.float64]
 
 
-def median_of(groups: Sequence[Sequence[float]]) -> ConfidenceInterval:
-    """The median of all measurements.
+def median_of(groups: _Groups) -> ConfidenceInterval:
+    """The median of all measurements; a single one has no interval.
 
     groups: the measurements of each prompt, one per round; at least one in all.
-
-    The interval is a bootstrap in two stages: prompts are drawn with replacement, then rounds of
-    each prompt, 2000 times; the interval holds the middle 95 % of the medians. So it covers other
-    prompts of this kind and other runs; rounds of a prompt do not count as prompts. A single
-    measurement has none.
     """
     groups = [group for group in groups if group]
     middle = median(value for group in groups for value in group)
-    if sum(map(len, groups)) < 2:
-        return ConfidenceInterval(middle)
-    rng = np.random.default_rng(0)  # the same values give the same interval
-    drawn = rng.integers(len(groups), size=(_RESAMPLES, len(groups)))
-    return _within(middle, np.median(_resampled(groups, drawn, rng), axis=(1, 2)))
+    return _estimate(middle, lambda values: np.median(values, axis=(1, 2)), groups)
 
 
-def ratio_of_medians(
-    above: Sequence[Sequence[float]], below: Sequence[Sequence[float]]
-) -> ConfidenceInterval:
+def ratio_of_medians(above: _Groups, below: _Groups) -> ConfidenceInterval:
     """The median over prompts of the ratio of two medians over rounds.
 
     above, below: the measurements of each prompt, of the same prompts, at least one of each. The
-    interval is as in `median_of`; the rounds of the two are drawn independently.
+    rounds of the two are independent.
     """
-    pairs = list(zip(above, below, strict=True))
-    middle = median(median(over) / median(under) for over, under in pairs)
-    if len(pairs) == len(above[0]) == len(below[0]) == 1:
-        return ConfidenceInterval(middle)
-    rng = np.random.default_rng(0)
-    drawn = rng.integers(len(pairs), size=(_RESAMPLES, len(pairs)))
-    over, under = (np.median(_resampled(groups, drawn, rng), axis=2) for groups in (above, below))
-    return _within(middle, np.median(over / under, axis=1))
+    middle = median(median(over) / median(under) for over, under in zip(above, below, strict=True))
+    return _estimate(
+        middle,
+        lambda over, under: np.median(np.median(over, axis=2) / np.median(under, axis=2), axis=1),
+        above,
+        below,
+    )
 
 
-def _within(middle: float, medians: NDArray[np.float64]) -> ConfidenceInterval:
+def _estimate(
+    middle: float, statistic: Callable[..., _Floats], *sides: _Groups
+) -> ConfidenceInterval:
+    """An estimate with its interval. statistic: of sides, each (resamples, prompts, rounds)."""
+    prompts = len(sides[0])
+    if (prompts if prompts > 1 else min(len(side[0]) for side in sides)) < _ENOUGH:
+        return _of_few(middle, *sides)
+    rng = np.random.default_rng(0)  # the same values give the same interval
+    drawn = rng.integers(prompts, size=(_RESAMPLES, prompts))
+    medians = statistic(*(_resampled(side, drawn, rng) for side in sides))
     low, high = np.quantile(medians, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return ConfidenceInterval(middle, float(low), float(high))
 
 
-def _resampled(
-    groups: Sequence[Sequence[float]], drawn: NDArray[np.int64], rng: np.random.Generator
-) -> NDArray[np.float64]:
+def _of_few(middle: float, *sides: _Groups) -> ConfidenceInterval:
+    """Student's interval; rounds vary alike on both sides."""
+    if any(value <= 0 for side in sides for group in side for value in group):
+        return ConfidenceInterval(middle)
+    if len(sides[0]) > 1:
+        of_prompts = [np.log([median(group) for group in side]) for side in sides]
+        logs = [of_prompts[0] - sum(of_prompts[1:])]
+    else:
+        logs = [np.log(side[0]) for side in sides]
+    freedom = sum(each.size - 1 for each in logs)
+    if not freedom:
+        return ConfidenceInterval(middle)
+    center = logs[0].mean() - sum(each.mean() for each in logs[1:])
+    variance = sum(((each - each.mean()) ** 2).sum() for each in logs) / freedom
+    error = math.sqrt(variance * sum(1 / each.size for each in logs))
+    half = t_quantile((1 + LEVEL) / 2, freedom) * error
+    low, high = math.exp(center - half), math.exp(min(center + half, MOST_EXPONENT))
+    # Where the units are skewed, their median may be outside.
+    return ConfidenceInterval(middle, min(low, middle), max(high, middle))
+
+
+def _resampled(groups: _Groups, drawn: NDArray[np.int64], rng: np.random.Generator) -> _Floats:
     """(resamples, prompts, rounds): for each drawn prompt, rounds drawn from its own."""
     counts = np.array([len(group) for group in groups])
     most = int(counts.max())

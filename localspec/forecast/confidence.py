@@ -9,8 +9,9 @@ import numpy as np
 from localspec.errors import InvalidValueError
 
 LEVEL = 0.95
-# Ends that are further apart than this factor tell nothing of a speed; and the largest exponent.
-_WIDE, _MOST = 4.0, 700.0
+MOST_EXPONENT = 700.0  # of a float
+# Ends that are further apart than this factor tell nothing of a speed.
+_WIDE = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def ratio_interval(above: Sequence[float], below: Sequence[float]) -> Confidence
     half = t_quantile((1 + LEVEL) / 2, n - 1) * error
     if value <= 0:
         return ConfidenceInterval(value, value - half, value + half)
-    factor = math.exp(min(half / value, _MOST))
+    factor = math.exp(min(half / value, MOST_EXPONENT))
     return ConfidenceInterval(value, value / factor, value * factor)
 
 

@@ -13,7 +13,6 @@ from fakes.pycode import PYCODE
 
 from localspec.bench.configurations import PLAIN, LoadedSweep, Sweep, tokenize_prompts
 from localspec.bench.equality import require_same_texts
-from localspec.bench.median import median_of
 from localspec.bench.page import html_page
 from localspec.bench.prompt_sets import (
     LONG,
@@ -283,34 +282,6 @@ def test_a_difference_is_named() -> None:
 
 
 # Figures.
-
-
-def test_a_median_lies_in_its_interval() -> None:
-    many = median_of([[1.0, 1.1], [2.0, 2.2], [3.0], [2.5, 2.4]])
-    assert many.value == 2.2
-    assert many.low is not None and many.high is not None
-    assert 1.0 <= many.low < many.value < many.high <= 3.0
-    assert many == median_of([[1.0, 1.1], [2.0, 2.2], [3.0], [2.5, 2.4]])
-
-
-def test_an_interval_of_one_figure_and_of_one_prompt() -> None:
-    assert median_of([[2.0]]) == ConfidenceInterval(2.0)
-    rounds = median_of([[1.0, 2.0, 3.0]])
-    assert (rounds.value, rounds.low, rounds.high) == (2.0, 1.0, 3.0)
-    assert median_of([[2.0], [2.0]]) == ConfidenceInterval(2.0, 2.0, 2.0)
-
-
-def test_an_interval_covers_the_median_about_as_often_as_it_says() -> None:
-    import numpy as np
-
-    rng = np.random.default_rng(1)
-    covered = 0
-    for _ in range(200):
-        prompts = rng.normal(size=20)
-        found = median_of([list(each + 0.1 * rng.normal(size=3)) for each in prompts])
-        assert found.low is not None and found.high is not None
-        covered += found.low <= 0 <= found.high
-    assert 0.88 < covered / 200 <= 1
 
 
 def test_accepted_lengths_count_every_step() -> None:

@@ -84,10 +84,14 @@ def test_a_prompt_is_compared_with_itself() -> None:
 
 @pytest.mark.parametrize(
     ("now", "verdict"),
-    [([[0.9], [0.8]], "slower"), ([[0.9], [1.2]], ""), ([[1.1], [1.3]], "faster")],
+    [
+        ([[0.9], [0.85], [0.88]], "slower"),
+        ([[0.9], [1.2], [1.0]], ""),
+        ([[1.1], [1.15], [1.2]], "faster"),
+    ],
 )
 def test_only_an_interval_without_one_is_a_verdict(now: Groups, verdict: str) -> None:
-    before = record(row("auto", [[1.0], [1.0]]))
+    before = record(row("auto", [[1.0], [1.0], [1.0]]))
     [found] = changes(before, record(row("auto", now))).rows
     assert found.verdict == verdict
 
@@ -101,11 +105,14 @@ def test_one_figure_tells_nothing_of_an_interval() -> None:
 @pytest.mark.parametrize("dropped", ["speeds", "both"])
 def test_without_the_figures_of_each_prompt_the_interval_is_wide(dropped: str) -> None:
     before, now = row("auto", [[8.0, 10.0, 12.0]]), row("auto", [[16.0, 20.0, 24.0]])
+    old, new = before["tokens_per_second"], now["tokens_per_second"]
     del before["speeds"]
     if dropped == "both":
         del now["speeds"]
     [found] = changes(record(before), record(now)).rows
-    assert found.speed == ConfidenceInterval(2.0, 16 / 12, 24 / 8)
+    assert found.speed == ConfidenceInterval(
+        2.0, new["low"] / old["high"], new["high"] / old["low"]
+    )
 
 
 def test_rows_of_several_users_are_compared_too() -> None:

@@ -307,7 +307,7 @@ def test_figures_beside_the_tool() -> None:
     assert len(prompt_cells(first)) == len(PROMPT_COLUMNS)
     assert len(draft_cells(a)) == len(DRAFT_COLUMNS)
     said = lines_of(found)
-    assert "least 0.53 [0.50, 0.55], code 1 beside a:3" in said[0]
+    assert "least 0.53 [0.29, 0.96], code 1 beside a:3" in said[0]
     assert said[1].startswith("auto writes 0.")
     assert said[2] == "slower beyond the interval: code 1 beside a:3, code 2 beside b"
     assert summarise_beside_tool(runs[:2], tasks, program, "auto") is None
@@ -367,7 +367,7 @@ def rounds_of(auto: Sequence[float], tool: _Tool, rounds: int) -> tuple[list[Too
 
 def test_rounds_end_when_the_ratio_is_known() -> None:
     tool = _Tool({"good": 1.0, "poor": 1.5})
-    runs, failed = rounds_of([1.0, 1.02, 9.0], tool, 9)
+    runs, failed = rounds_of([1.0, 1.005, 9.0], tool, 9)
     assert failed == ["bad"]
     assert tool.written == ["good", "poor", "bad", "poor", "good"]
     assert max(run.round for run in runs) == 1
