@@ -59,11 +59,11 @@ def users_lines(found: Sequence[UsersForecast], *, everything: bool) -> list[str
     by_users = [list(rows) for _, rows in groupby(found, key=lambda each: each.users)]
     shown = [row for rows in by_users for row in (rows if everything else best_depth(rows))]
     lines = ["", table_text(_HEADER, [_cells(each) for each in shown], _RIGHT).rstrip("\n")]
-    few = [plain.users for plain, *_ in by_users if plain.groups < ENOUGH_GROUPS]
+    few = [plain.users for plain, *_ in by_users if plain.speed_up.low is None]
     if few:
         lines.append(
             f"no interval for {', '.join(map(str, few))} users: it takes {ENOUGH_GROUPS} groups of "
-            f"texts, --answers {ENOUGH_GROUPS * few[-1]} and as many prompts"
+            f"texts, --answers {ENOUGH_GROUPS * few[-1]} and as many different prompts"
         )
     return [*lines, _LEGEND, _ASSUMED]
 

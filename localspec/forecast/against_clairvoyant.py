@@ -36,7 +36,8 @@ def against_clairvoyant(
         losses.add_all(best.losses(each))
         plain.append(len(answer.tokens) * costs.plain)
         least.append(best.seconds)
-    return AgainstClairvoyant(ratio_interval(plain, least), losses)
+    prompts = [tuple(each.prompt) for each in scored.answers]
+    return AgainstClairvoyant(ratio_interval(plain, least, prompts), losses)
 
 
 def _known_drafts(

@@ -1,12 +1,10 @@
 """Confidence: a ratio estimated from several prompts, and the interval around it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-from localspec.errors import InvalidValueError
 
 LEVEL = 0.95
 MOST_EXPONENT = 700.0  # of a float
@@ -35,22 +33,28 @@ class ConfidenceInterval:
         return "too few texts" if self.is_wide else f"{self.low:.2f} to {self.high:.2f}"
 
 
-def ratio_interval(above: Sequence[float], below: Sequence[float]) -> ConfidenceInterval:
+def ratio_interval(
+    above: Sequence[float], below: Sequence[float], prompts: Sequence[Hashable] | None = None
+) -> ConfidenceInterval:
     """Estimate sum(above) / sum(below), with its t interval, from one pair per prompt.
+
+    prompts: what each pair belongs to; texts of one prompt are alike, so these are added up first.
 
     The residuals e = above - ratio * below give the standard error, sqrt(n / (n - 1) sum e^2) over
     sum(below): the usual ratio estimator, whose t interval covers well from ten prompts on. It is
     symmetric for the logarithm of the ratio, so that no end is below 0.
 
-    NaN if `below` is all 0. Raises InvalidValueError for fewer than two pairs.
+    NaN if `below` is all 0. A single prompt has no interval.
     """
-    if len(above) < 2:
-        raise InvalidValueError(f"there are {len(above)} prompts; an interval takes 2 or more")
-    a, b = np.asarray(above, np.float64), np.asarray(below, np.float64)
+    numbers = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompts or ()))}
+    own = [numbers[each] for each in prompts] if prompts else range(len(above))
+    a, b = np.bincount(own, above), np.bincount(own, below)
     n, total = a.size, float(b.sum())
     if not total:
         return ConfidenceInterval(math.nan, math.nan, math.nan)
     value = float(a.sum()) / total
+    if n < 2:
+        return ConfidenceInterval(value)
     error = math.sqrt(n / (n - 1) * float(((a - value * b) ** 2).sum())) / total
     half = t_quantile((1 + LEVEL) / 2, n - 1) * error
     if value <= 0:

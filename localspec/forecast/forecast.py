@@ -124,7 +124,7 @@ def forecast(
     if scored.drafters:
         progress("simulating auto")
         steps = simulated_auto(scored.drafters, scored, costs)
-        found.append(forecast_auto(steps, costs))
+        found.append(forecast_auto(scored.answers, steps, costs))
         names = [each.name for each in scored.drafters]
         clairvoyant = against_clairvoyant(names, steps, scored, costs)
     return Forecast(
@@ -177,7 +177,7 @@ def _forget(drafters: DrafterSet) -> Callable[[], object]:
 def forecast_plain(answers: Sequence[RecordedAnswer], costs: StepCosts) -> ConfigurationForecast:
     """Plain decoding, with which all others are compared."""
     runs = [plain_run(answer, costs) for answer in answers]
-    return _configuration(PLAIN, None, None, runs, costs)
+    return _configuration(PLAIN, answers, runs, costs, rule=None)
 
 
 def forecast_model_free(scored: ScoredAnswers, costs: StepCosts) -> Iterable[ConfigurationForecast]:
@@ -188,7 +188,7 @@ def forecast_model_free(scored: ScoredAnswers, costs: StepCosts) -> Iterable[Con
                 model_free_run(answer, count_steps(each, depth), costs, costs.drafters[name])
                 for answer, each in zip(scored.answers, drafts, strict=True)
             ]
-            yield _configuration(name, _COUPLED, depth, runs, costs)
+            yield _configuration(name, scored.answers, runs, costs, depth=depth)
 
 
 def forecast_draft_model(
@@ -206,7 +206,7 @@ def forecast_draft_model(
                 draft_model_run(answer, each, costs, costs.drafters[name])
                 for answer, each in zip(scored.answers, counts, strict=True)
             ]
-            yield _configuration(name, rule, depth, runs, costs)
+            yield _configuration(name, scored.answers, runs, costs, rule=rule, depth=depth)
 
 
 def forecast_head(
@@ -225,7 +225,7 @@ def forecast_head(
             )
             for answer, each in zip(answers, replayed, strict=True)
         ]
-        yield _configuration(head.name, _COUPLED, depth, runs, costs)
+        yield _configuration(head.name, answers, runs, costs, depth=depth)
 
 
 def simulated_auto(
@@ -244,10 +244,11 @@ def simulated_auto(
 
 
 def forecast_auto(
-    steps: Sequence[Sequence[SimulatedStep]], costs: StepCosts
+    answers: Sequence[RecordedAnswer], steps: Sequence[Sequence[SimulatedStep]], costs: StepCosts
 ) -> ConfigurationForecast:
     """The adaptive policy. steps: of each answer."""
-    return _configuration(AUTO, _COUPLED, None, [SimulatedRun.of(each) for each in steps], costs)
+    runs = [SimulatedRun.of(each) for each in steps]
+    return _configuration(AUTO, answers, runs, costs)
 
 
 def ranked(configurations: Sequence[ConfigurationForecast]) -> list[ConfigurationForecast]:
@@ -257,12 +258,15 @@ def ranked(configurations: Sequence[ConfigurationForecast]) -> list[Configuratio
 
 def _configuration(
     drafter: str,
-    rule: str | None,
-    depth: int | None,
+    answers: Sequence[RecordedAnswer],
     runs: Sequence[SimulatedRun],
     costs: StepCosts,
+    *,
+    rule: str | None = _COUPLED,
+    depth: int | None = None,
 ) -> ConfigurationForecast:
     """The forecast from one run per answer."""
+    prompts = [tuple(each.prompt) for each in answers]
     tokens = [run.tokens for run in runs]
     steps = [run.steps for run in runs]
     seconds = [run.seconds for run in runs]
@@ -271,8 +275,8 @@ def _configuration(
         drafter,
         rule,
         depth,
-        ratio_interval([costs.plain * count for count in tokens], seconds),
-        ratio_interval(tokens, steps),
+        ratio_interval([costs.plain * count for count in tokens], seconds, prompts),
+        ratio_interval(tokens, steps, prompts),
         sum(run.accepted for run in runs) / drafted if drafted else None,
         sum(seconds) / sum(steps),
     )

@@ -115,6 +115,11 @@ class World:
         whole = len(self.answers) // users
         return [range(users * number, users * (number + 1)) for number in range(whole)]
 
+    def share_prompts(self, users: int) -> bool:
+        """Whether a prompt is in several groups, which then tell less than others would."""
+        groups = [{tuple(self.answers[one].prompt) for one in each} for each in self.groups(users)]
+        return sum(map(len, groups)) > len(set().union(*groups))
+
     def drafters_of(self, numbers: Sequence[int]) -> list[Drafter]:
         """New drafters for the user who has these answers, in this order."""
         return [
@@ -161,12 +166,13 @@ def forecast_users(world: World, users: int) -> list[UsersForecast]:
 
     users: at most as many as there are answers.
     """
-    plain = simulate(world, users, fixed(0))
-    found = [_forecast(PLAIN, None, plain, plain)]
+    plain, alike = simulate(world, users, fixed(0)), world.share_prompts(users)
+    found = [_forecast(PLAIN, None, plain, plain, alike=alike)]
     if world.drafters:
-        found.append(_forecast(AUTO, None, simulate(world, users, auto(world.guesses)), plain))
+        policies = [(None, auto(world.guesses)), *((depth, fixed(depth)) for depth in DEPTHS)]
         found += [
-            _forecast(AUTO, depth, simulate(world, users, fixed(depth)), plain) for depth in DEPTHS
+            _forecast(AUTO, depth, simulate(world, users, make), plain, alike=alike)
+            for depth, make in policies
         ]
     return found
 
@@ -224,15 +230,17 @@ def _write(
     )
 
 
-def group_ratio(above: Sequence[float], below: Sequence[float]) -> ConfidenceInterval:
-    """sum(above) / sum(below), which have an entry for each group."""
-    if len(above) < ENOUGH_GROUPS:
+def group_ratio(
+    above: Sequence[float], below: Sequence[float], *, alike: bool = False
+) -> ConfidenceInterval:
+    """sum(above) / sum(below), which have an entry for each group. alike: if they share prompts."""
+    if len(above) < ENOUGH_GROUPS or alike:
         return ConfidenceInterval(sum(above) / sum(below))
     return ratio_interval(above, below)
 
 
 def _forecast(
-    drafter: str, depth: int | None, groups: Sequence[Group], plain: Sequence[Group]
+    drafter: str, depth: int | None, groups: Sequence[Group], plain: Sequence[Group], *, alike: bool
 ) -> UsersForecast:
     """The forecast from one group after another. plain: the same ones in plain decoding."""
     seconds = [each.seconds for each in groups]
@@ -248,7 +256,9 @@ def _forecast(
         len(groups),
         sum(sum(each.tokens) for each in groups) / sum(seconds),
         median(speed for each in groups for speed in each.speeds),
-        group_ratio([each.seconds for each in plain], seconds),
-        group_ratio([before for before, _ in slowest], [after for _, after in slowest]),
+        group_ratio([each.seconds for each in plain], seconds, alike=alike),
+        group_ratio(
+            [before for before, _ in slowest], [after for _, after in slowest], alike=alike
+        ),
         sum(each.accepted for each in groups) / drafted if drafted else None,
     )

@@ -50,6 +50,7 @@ def test_no_speed_is_negative_and_too_few_texts_are_called_that() -> None:
     few = ratio_interval([10.0, 40.0], [10.0, 20.0])
     assert 0 < few.low < few.value < few.high
     assert str(few) == "too few texts"
+    assert str(ratio_interval([10.0, 40.0], [10.0, 20.0], ["same", "same"])) == "too few texts"
     many = ratio_interval([10.0, 14.0, 12.0, 11.0, 13.0], [10.0] * 5)
     assert str(many) == f"{many.low:.2f} to {many.high:.2f}" and many.low * many.high == (
         pytest.approx(many.value**2)

@@ -215,7 +215,8 @@ def test_the_simulation_takes_the_steps_of_a_real_loop(
 def every(engine: Engine, scored: ScoredAnswers, known: StepCosts) -> list[ConfigurationForecast]:
     lines = [forecast_plain(scored.answers, known), *forecast_model_free(scored, known)]
     lines += forecast_draft_model(scored, known)
-    lines.append(forecast_auto(simulated_auto(engine.drafter_set.drafters, scored, known), known))
+    steps = simulated_auto(engine.drafter_set.drafters, scored, known)
+    lines.append(forecast_auto(scored.answers, steps, known))
     return ranked(lines)
 
 
@@ -237,6 +238,27 @@ def test_where_drafts_cost_nothing_the_model_is_best_and_deep(
     assert fixed.drafter == "pycode-4m-q4_0" and fixed.depth and fixed.depth > 8
     # There a step costs what a plain one does, so the speed-up is the tokens of a step.
     assert fixed.speed_up.value == pytest.approx(fixed.tokens_per_step.value, rel=0.02)
+
+
+def test_a_prompt_that_is_asked_again_tells_nothing_new(
+    scored: Mapping[float, ScoredAnswers],
+) -> None:
+    """The texts of a prompt count as one in the interval, as `plan --users` asks them in turn."""
+    once = scored[0.8]
+    twice = replace(
+        once,
+        answers=[*once.answers] * 2,
+        drafts={name: [*drafts] * 2 for name, drafts in once.drafts.items()},
+        scored=[*once.scored] * 2,
+    )
+    for each, again in (
+        (forecast_plain(once.answers, costs()), forecast_plain(twice.answers, costs())),
+        ([*forecast_model_free(once, costs())][3], [*forecast_model_free(twice, costs())][3]),
+        ([*forecast_draft_model(once, costs())][3], [*forecast_draft_model(twice, costs())][3]),
+    ):
+        for name in ("speed_up", "tokens_per_step"):
+            one, two = getattr(each, name), getattr(again, name)
+            assert (two.value, two.low, two.high) == pytest.approx((one.value, one.low, one.high))
 
 
 def test_dearer_drafts_are_shorter(scored: Mapping[float, ScoredAnswers]) -> None:

@@ -112,7 +112,7 @@ def test_a_forecast_has_every_depth_that_was_recorded_and_auto(
     lines = [*forecast_head(head, scored.answers, cheap)]
     assert [line.depth for line in lines] == [*range(1, min(16, deepest) + 1)]
     steps = simulated_auto(engine.drafter_set.drafters, scored, cheap)
-    auto = forecast_auto(steps, cheap)
+    auto = forecast_auto(scored.answers, steps, cheap)
     assert any(each.accepted for answer in steps for each in answer)
     assert auto.speed_up.value > 0.9 * max(line.speed_up.value for line in lines)
 

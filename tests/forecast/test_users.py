@@ -229,6 +229,13 @@ def test_an_interval_takes_three_groups() -> None:
     assert three.value == 3 and three.low is not None and three.low < 3
 
 
+def test_groups_that_share_prompts_have_no_interval() -> None:
+    known = world([[0] * 4] * 6)
+    assert forecast_users(known, 2)[0].speed_up.low == 1
+    known.answers[4].prompt[:] = known.answers[0].prompt
+    assert forecast_users(known, 2)[0].speed_up == ConfidenceInterval(1.0)
+
+
 def test_without_drafters_there_is_only_plain_decoding() -> None:
     known = world([[0] * 4] * 2)
     found = forecast_users(replace(known, drafters=[]), 2)
