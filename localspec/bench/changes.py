@@ -5,9 +5,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.bench.median import ratio_of_medians
+from localspec.bench.configurations import PLAIN
+from localspec.bench.median import median_of, ratio_of_medians
 from localspec.errors import InvalidValueError
 from localspec.forecast.confidence import ConfidenceInterval
+from localspec.utils.busy_cores import BUSY
 from localspec.utils.format import counted
 
 Record = Mapping[str, Any]
@@ -29,7 +31,9 @@ class Change:
 
     group: its prompt set, or its number of users. before, now: tokens per second. speed: now over
     before. gain: the same of the speed as a ratio to plain decoding, which a slower machine does
-    not change; None where a row has no such ratio.
+    not change; None where a row has no such ratio. verdict: `faster` or `slower` where the interval
+    of the gain leaves no doubt, else ""; of plain decoding, and without a gain, that of the speed,
+    if no other programs were busy.
     """
 
     group: str
@@ -38,22 +42,20 @@ class Change:
     now: float
     speed: ConfidenceInterval
     gain: ConfidenceInterval | None
-
-    @property
-    def verdict(self) -> str:
-        """`faster` or `slower` where the interval of the speed leaves no doubt, else ""."""
-        if self.speed.low is None or self.speed.high is None:
-            return ""
-        return "faster" if self.speed.low > 1 else "slower" if self.speed.high < 1 else ""
+    verdict: str
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes of all rows that both benchmarks have, and the names of the others' rows."""
+    """The changes of all rows that both benchmarks have, and the names of the others' rows.
+
+    beside: what else was different, a line each.
+    """
 
     rows: list[Change]
     only_before: list[str]
     only_now: list[str]
+    beside: list[str]
 
     def as_dict(self) -> dict[str, Any]:
         """The changes for JSON, as cli/bench.schema.json describes them."""
@@ -68,10 +70,12 @@ def changes(before: Record, now: Record) -> Changes:
     be compared with others.
     """
     old, new = dict(_rows(before)), dict(_rows(now))
+    quiet = not any(_is_busy(each) for each in (before, now))
     return Changes(
-        rows=[_change(*key, old[key], new[key]) for key in new if key in old],
+        rows=[_change(*key, old[key], new[key], quiet=quiet) for key in new if key in old],
         only_before=[" · ".join(key) for key in old if key not in new],
         only_now=[" · ".join(key) for key in new if key not in old],
+        beside=list(_beside(before, now)),
     )
 
 
@@ -103,6 +107,25 @@ def _compared(before: Record, now: Record) -> Iterator[tuple[str, Any, Any]]:
         yield f"the {key.upper().rstrip('S')}", before["machine"][key], now["machine"][key]
 
 
+def _beside(before: Record, now: Record) -> Iterator[str]:
+    """What may be different, and what it was."""
+    for when, each in (("before", before), ("now", now)):
+        if each.get("interrupted"):
+            yield f"the benchmark {when} was interrupted; prompts that both have are compared"
+    then, here = (each["machine"].get("versions", {}) for each in (before, now))
+    for name in {**then, **here}:
+        if then.get(name) != here.get(name):
+            yield f"{name}: {then.get(name)} before, {here.get(name)} now"
+    if _is_busy(before) or _is_busy(now):
+        cores = (each.get("busy_cores") for each in (before, now))
+        told = ("an unknown number of" if each is None else f"{each:.1f}" for each in cores)
+        yield "other programs kept {} cores busy before, {} now".format(*told)
+
+
+def _is_busy(record: Record) -> bool:
+    return (record.get("busy_cores") or 0.0) >= BUSY
+
+
 def _draws(conditions: Record) -> bool:
     """Whether the texts depend on the seed: with XTC also those of temperature 0."""
     return bool(conditions["temperature"] or conditions["sampling"].get("xtc_probability"))
@@ -128,25 +151,41 @@ def _rows(record: Record) -> Iterator[tuple[tuple[str, str], Record]]:
         yield (counted(row["users"], "user"), row["contender"]), row
 
 
-def _change(group: str, contender: str, before: Record, now: Record) -> Change:
+def _change(group: str, contender: str, before: Record, now: Record, *, quiet: bool) -> Change:
     speed, gain = ("tokens_per_second", "ratio") if "set" in now else ("total", "plain_ratio")
-    found = _ratio(before, now, speed, "speeds")
-    if found is None:
+    speeds = _ratio(before, now, speed, "speeds")
+    if speeds is None:
         raise ValueError("every row has a speed")
-    then, here = before[speed]["value"], now[speed]["value"]
-    return Change(group, contender, then, here, found, _ratio(before, now, gain, "ratios"))
+    gains = _ratio(before, now, gain, "ratios")
+    ratio = gains[2] if gains else None
+    told = ratio if ratio and contender != PLAIN else speeds[2] if quiet else None
+    return Change(group, contender, *speeds, ratio, _verdict(told))
 
 
-def _ratio(before: Record, now: Record, figure: str, groups: str) -> ConfidenceInterval | None:
-    """Now over before; with an interval over prompts where both have the figures of each."""
+def _verdict(told: ConfidenceInterval | None) -> str:
+    if not told or told.low is None or told.high is None:
+        return ""
+    return "faster" if told.low > 1 else "slower" if told.high < 1 else ""
+
+
+def _ratio(
+    before: Record, now: Record, figure: str, groups: str
+) -> tuple[float, float, ConfidenceInterval] | None:
+    """A figure before and now, and their ratio: of the same prompts where both have those of each.
+
+    An interrupted benchmark has the first prompts only.
+    """
     old, new = before[figure], now[figure]
     if old is None or new is None:
         return None
-    then, here = before.get(groups), now.get(groups)
-    if then and here and len(then) == len(here) and all(then) and all(here):
-        return ratio_of_medians(here, then)
+    pairs = zip(before.get(groups) or (), now.get(groups) or (), strict=False)
+    if common := [pair for pair in pairs if all(pair)]:
+        then, here = zip(*common, strict=True)
+        return median_of(then).value, median_of(here).value, ratio_of_medians(here, then)
     value = new["value"] / old["value"]
     if None in (old["low"], old["high"], new["low"], new["high"]):
-        return ConfidenceInterval(value)
-    # Wider than needed, as if both ends were met at once.
-    return ConfidenceInterval(value, new["low"] / old["high"], new["high"] / old["low"])
+        ratio = ConfidenceInterval(value)
+    else:
+        # Wider than needed, as if both ends were met at once.
+        ratio = ConfidenceInterval(value, new["low"] / old["high"], new["high"] / old["low"])
+    return old["value"], new["value"], ratio

@@ -12,6 +12,7 @@ import click
 
 from localspec.bench.changes import NO_RECORD, Change, Changes, changes, require_alike
 from localspec.bench.report_text import speed_text, with_interval
+from localspec.bench.tool import TOOL
 from localspec.cli.bench_table import printed_table
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
@@ -27,7 +28,7 @@ compare_option = click.option(
 _COLUMNS = ("prompts", "drafter", "tok/s before", "now", "now / before", "x plain", "")
 _LEGEND = (
     "now / before: of the speed, with its 95 % interval · x plain: of the speed as a ratio to "
-    "plain decoding, which a busier machine does not change"
+    "plain decoding, which a busier machine does not change; it tells what is faster or slower"
 )
 
 
@@ -74,7 +75,7 @@ def earlier_of(compare: str | None, html: str | None) -> Earlier | None:
 def changes_text(found: Changes) -> str:
     """Return the table of changes, its legend, and which rows are not in both, for stdout."""
     groups = [list(map(_cells, rows)) for _, rows in groupby(found.rows, lambda row: row.group)]
-    lines = [_LEGEND]
+    lines = [_LEGEND, *found.beside]
     for which, names in (("before", found.only_before), ("now", found.only_now)):
         if names:
             lines.append(f"only {which}: {', '.join(names)}")
@@ -106,10 +107,15 @@ def _read(name: str) -> Mapping[str, Any]:
         ) from error
     try:
         earlier = Earlier(name, record)
-        earlier.changes(record)
+        rows = earlier.changes(record).rows
         GenerationConfig.of(seed=earlier.seed)
     except NO_RECORD as error:
         raise InvalidValueError(
             f"--compare {name}: it is no benchmark; write one with: localspec bench --json"
         ) from error
+    if not rows:
+        raise InvalidValueError(
+            f"--compare {name}: there is no row in it to compare, as beside {TOOL}; name another "
+            "benchmark"
+        )
     return earlier.record

@@ -60,6 +60,43 @@ def record(
     }
 
 
+def test_an_interrupted_benchmark_is_compared_over_the_prompts_that_both_have() -> None:
+    """The first prompts are twice as fast as the others, and nothing has changed."""
+    speeds = [[200.0, 201.0], [211.0, 210.0], [100.0, 101.0], [102.0, 103.0], [98.0, 99.0]]
+    before, now = (
+        record(row("auto", speeds)),
+        record(row("auto", [each[:1] for each in speeds[:2]])),
+    )
+    now["interrupted"] = True
+    for found, when in ((changes(before, now), "now"), (changes(now, before), "before")):
+        [change] = found.rows
+        assert change.speed.value == pytest.approx(1, abs=0.01) and change.verdict == ""
+        assert change.before == pytest.approx(change.now, rel=0.01)
+        said = f"the benchmark {when} was interrupted; prompts that both have are compared"
+        assert found.beside == [said]
+
+
+def test_a_busier_machine_makes_nothing_slower() -> None:
+    def measured(speed: float) -> dict[str, Any]:
+        ratios = [[1.5], [1.6], [1.55]]
+        return record(
+            row("plain", [[speed], [1.1 * speed], [1.2 * speed]], [[1.0]] * 3),
+            row("auto", [[1.5 * speed], [1.7 * speed], [1.8 * speed]], ratios),
+        )
+
+    before, now = measured(10), measured(5)
+    assert [each.verdict for each in changes(before, now).rows] == ["slower", ""]
+    assert changes(before, now).beside == []
+    now["busy_cores"] = 1.9
+    now["machine"]["versions"] = {"localspec": "0.2.0"}
+    found = changes(before, now)
+    assert [(each.speed.value, each.verdict) for each in found.rows] == [(0.5, ""), (0.5, "")]
+    assert found.beside == [
+        "localspec: None before, 0.2.0 now",
+        "other programs kept an unknown number of cores busy before, 1.9 now",
+    ]
+
+
 def test_each_row_that_both_have_is_compared_with_itself() -> None:
     before = record(row("plain", [[10.0], [20.0]]), row("suffix", [[11.0], [21.0]]))
     now = record(

@@ -124,6 +124,14 @@ def test_a_damaged_benchmark_is_told_by_its_name_before_anything_is_measured(
     assert done.code == 2 and done.out == "" and said in done.err and "tok/s" not in done.err
 
 
+def test_a_benchmark_without_rows_is_refused(bench: Any, earlier: Path) -> None:
+    """As beside llama.cpp's tool, whose figures are elsewhere."""
+    earlier.write_text(json.dumps(json.loads(earlier.read_text()) | {"rows": []}))
+    done = bench("--compare", f"{earlier},{earlier}")
+    assert done.code == 2 and done.out == ""
+    assert f"--compare {earlier}: there is no row in it to compare" in done.err
+
+
 def test_two_files_have_no_page(bench: Any, earlier: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     done = bench("--compare", f"{earlier},{earlier}", "--html", str(page))
