@@ -11,8 +11,10 @@ From token s to the end the clairvoyant takes
 and a drafter that has the prompt to read reads it if it drafts at all. This is a bound: what a
 drafter must read of tokens that it did not draft, and new graphs for other widths, cost nothing.
 
-A step of another policy at token s that commits c tokens in t seconds loses t + T(s + c) - T(s),
-which is never negative; over an answer this adds up to all that the policy takes longer.
+A step of another policy at token s that commits c tokens in t seconds loses t + T(s + c) - T(s);
+over an answer this adds up to all that the policy takes longer. It is negative only where a drafter
+is right whose reading of the prompt the clairvoyant has saved: what that gains is part of what the
+reading costs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -166,7 +168,9 @@ class Clairvoyant:
         found.add(SWITCHING, step.switching)
         found.add(READING, step.reading)
         found.add(WRONG, step.seconds - step.switching - step.reading - right)
+        more = float(right + self._seconds[place + step.tokens] - self._seconds[place])
         reason = MISSED
         if step.accepted:
-            reason = SHORT if step.drafter == best and step.accepted < depth else OTHER
-        found.add(reason, right + self._seconds[place + step.tokens] - self._seconds[place])
+            too_short = step.drafter == best and step.accepted < depth
+            reason = SHORT if too_short else OTHER if more > 0 else READING
+        found.add(reason, more)

@@ -107,6 +107,18 @@ def test_what_a_step_loses_has_its_reason() -> None:
     assert lost(two, wrong)[WRONG] == pytest.approx(0.3)
 
 
+def test_what_an_unread_drafter_gains_is_part_of_what_its_reading_costs() -> None:
+    """The clairvoyant saves the reading of a drafter that the policy lets read and draft."""
+    model = DrafterCost(0.1, 0.1)
+    passes = dict.fromkeys(range(1, 65), 1.0)
+    drafters = {"model": KnownDrafts(model, False, right_runs([True] * 4), reading=50.0)}
+    best = Clairvoyant(4, 4, StepCosts(passes, 0.0, 0.0, {}), drafters)
+    assert best.seconds == 4
+    found = best.losses([SimulatedStep("model", 3, 3, 4, 51.3, 50.0, 0.0, 0.0)])
+    assert found.by_reason.keys() - {WRONG} == {READING}
+    assert found.by_reason[READING] == pytest.approx(47.3)
+
+
 def options(temperature: float) -> GenerationOptions:
     return {"max_tokens": 48, "temperature": temperature, "seed": 5}
 
