@@ -1,5 +1,6 @@
 """Configurations: the ways of decoding that a benchmark compares, and their engines."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.spec import AUTO, NONE, DraftOption, DraftRequest, parse_draft
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load_with
-from localspec.engine.prompt import TextPrompt
+from localspec.engine.prompt import TextPrompt, larger_context
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelLoadError
 from localspec.gguf.heads import MTP
 from localspec.gguf.reader import read_header
@@ -72,16 +73,23 @@ class LoadedSweep:
 
     @property
     def notes(self) -> list[str]:
-        """Requests that could not be met in full, one line each: for any draft, or for each."""
-        engines = dict.fromkeys(each.engine for each in self.configurations[1:])
-        of_each = [set(each.notes) for each in engines]
-        shared = [
-            note
-            for note in next(iter(engines), self.plain).notes
-            if all(note in notes for notes in of_each)
-        ]
-        of_build = extra_buffers.warnings()  # figures depend on it
-        return [*dict.fromkeys([*of_build, *self.plain.notes, *shared]), *self.left_out]
+        """Requests that could not be met in full, one line each; those of one draft have its name.
+
+        Of the build, as figures depend on it; of plain decoding; of all drafts; of single ones.
+        """
+        # A draft at several depths is one engine.
+        names = dict[Engine, str]()
+        for each in self.configurations[1:]:
+            names.setdefault(each.engine, each.name)
+        count = Counter(note for engine in names for note in set(engine.notes))
+        common = dict.fromkeys([*extra_buffers.warnings(), *self.plain.notes])
+        own = dict.fromkeys(
+            note if count[note] == len(names) else f"{name}: {note}"
+            for engine, name in names.items()
+            for note in engine.notes
+            if note not in common
+        )
+        return [*common, *own, *self.left_out]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +193,15 @@ def tokenize_prompts(engine: Engine, tasks: Sequence[Task], tokens: int) -> list
     """
     prompts = []
     for task in tasks:
-        prompt = TextPrompt(task.prompt_for(engine)).tokens(engine.model, engine.context)
+        try:
+            prompt = TextPrompt(task.prompt_for(engine)).tokens(engine.model, engine.context)
+        except InvalidValueError as error:
+            raise InvalidValueError(f"prompt {task.number} of {task.set}: {error}") from error
         if len(prompt) + tokens > engine.context:
             raise InvalidValueError(
                 f"prompt {task.number} of {task.set} has {len(prompt)} tokens, and with "
                 f"{tokens} of answer they are more than the context's {engine.context}; "
-                "raise --ctx, or lower --tokens"
+                f"lower --tokens, or {larger_context(engine.model, engine.context)}"
             )
         prompts.append(prompt)
     return prompts

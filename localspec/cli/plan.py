@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import click
 
-from localspec.bench import SETS, Task, default_sets, load_tasks
+from localspec.bench import SETS, Task, default_sets, load_tasks, tokenize_prompts
 from localspec.cli.interrupt import exit_at_once, on_interrupt
 from localspec.cli.options import (
     DRAFTS,
@@ -125,7 +125,8 @@ def plan(
     pair = usual_pair(model)
     if options["temperature"] is None:
         options["temperature"] = pair.temperature
-    tasks = tasks_for(_tasks(pair.target, sets, file, answers), users)
+    known = _tasks(pair.target, sets, file)
+    tasks = tasks_for(known[:answers], users)
     if pair.note:
         output.note(pair.note)
     with on_interrupt(exit_at_once):
@@ -135,6 +136,7 @@ def plan(
             output.note(f"draft: {engine.drafter_set.reason}")
         for note in engine.notes:
             output.note(note)
+        tokenize_prompts(engine, tasks, 1)  # before the first text: a prompt may be too long
         prompts = [task.prompt_for(engine) for task in tasks]
         if users and (apart := engine.slots.own.loaded.never_shares):
             output.note(apart)
@@ -151,11 +153,16 @@ def plan(
     if as_json:
         output.record(forecast_record(found, kept, *files))
     else:
-        output.data(forecast_text(found, everything=everything, typed=typed, busy=bool(busy)))
+        exhausted = len(known) <= answers
+        output.data(
+            forecast_text(
+                found, everything=everything, typed=typed, busy=bool(busy), exhausted=exhausted
+            )
+        )
 
 
-def _tasks(target: Path, sets: str | None, file: str | None, answers: int) -> list[Task]:
-    """Return the prompts: as many as answers are wanted, or all there are."""
+def _tasks(target: Path, sets: str | None, file: str | None) -> list[Task]:
+    """Return all prompts that are named."""
     names = comma_separated(sets or "")
     if sets is None and not file:
         names = default_sets(target)
@@ -165,7 +172,7 @@ def _tasks(target: Path, sets: str | None, file: str | None, answers: int) -> li
             f"prompts there are: {len(tasks)}, and an interval takes {_MIN_COUNT}; name a larger "
             f"file with --prompts, or a set with --set: {', '.join(SETS)}"
         )
-    return tasks[:answers]
+    return tasks
 
 
 def _stored(

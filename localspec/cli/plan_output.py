@@ -26,30 +26,39 @@ _BUSY = (
 
 
 def forecast_text(
-    found: Forecast, *, everything: bool, typed: Mapping[str, str] | None = None, busy: bool = False
+    found: Forecast,
+    *,
+    everything: bool,
+    typed: Mapping[str, str] | None = None,
+    busy: bool = False,
+    exhausted: bool = False,
 ) -> str:
     """Return the table, the fastest line first, what to type, and the measurements it rests on.
 
     everything: show every depth, not the best ones only. typed: what to type for the drafters that
     are files, by name. busy: whether other programs used so much of the machine that nobody knows.
+    exhausted: whether all prompts were asked.
     """
     lines = found.configurations if everything else found.best_depths()
     best = found.best if _is_sure(found.best) and not busy else None
     rows = [_cells(line, best=line is best) for line in lines]
     users = users_lines(found.users, everything=everything)
-    decision = _BUSY if busy else decision_line(found.best, typed or {})
+    decision = _BUSY if busy else decision_line(found.best, typed or {}, exhausted=exhausted)
     table = table_text(_HEADER, rows, _RIGHT)
     return "\n".join([table, decision, *_evidence(found), *users]) + "\n"
 
 
-def decision_line(best: ConfigurationForecast, typed: Mapping[str, str]) -> str:
-    """Return what to type for the fastest configuration. typed: as in `forecast_text`."""
+def decision_line(
+    best: ConfigurationForecast, typed: Mapping[str, str], *, exhausted: bool = False
+) -> str:
+    """Return what to type for the fastest configuration. typed, exhausted: of `forecast_text`."""
     if best.drafter == PLAIN:
         return "to type: nothing, as auto hardly drafts where plain is fastest; or --draft none"
     if not _is_sure(best):
+        more = "prompts (--set, --prompts)" if exhausted else "texts (--answers)"
         return (
-            f"to type: nothing, as {best.drafter} may be no faster than plain; more texts "
-            "(--answers) would tell"
+            f"to type: nothing, as {best.drafter} may be no faster than plain; more {more} would "
+            "tell"
         )
     if best.drafter == AUTO:
         return "to type: nothing, as auto is the default"

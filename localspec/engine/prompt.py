@@ -70,13 +70,9 @@ class TextPrompt:
         if not self._tokens:
             raise InvalidValueError("the prompt is empty; give some text")
         if len(self._tokens) >= context:
-            way_out = f"raise {option('context')}"
-            if context >= model.n_ctx_train:
-                larger = "take a model that was made for more"
-                way_out = f"{larger}, or {way_out} with {option('rope_scale')}"
             raise InvalidValueError(
                 f"the prompt has {len(self._tokens)} tokens and the context holds {context}; "
-                f"shorten it or {way_out}"
+                f"shorten it or {larger_context(model, context)}"
             )
         return self._tokens
 
@@ -89,6 +85,14 @@ class TextPrompt:
             return chat.text(model, model.chat_template)
         except InvalidValueError:
             return None
+
+
+def larger_context(model: Model, context: int) -> str:
+    """What to do where a context of so many tokens is too small."""
+    way_out = f"raise {option('context')}"
+    if context < model.n_ctx_train:
+        return way_out
+    return f"take a model that was made for more, or {way_out} with {option('rope_scale')}"
 
 
 def _as_chat(prompt: object) -> Chat | None:

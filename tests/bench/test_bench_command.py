@@ -32,6 +32,7 @@ from localspec.bench.svg import ticks
 from localspec.bench.workload import Workload
 from localspec.errors import DrafterMismatchError, ExactnessError, InvalidValueError
 from localspec.forecast.confidence import ConfidenceInterval
+from localspec.llama import extra_buffers
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rope import RopeScaling
 from localspec.loading.config import RuntimeConfig
@@ -200,6 +201,25 @@ def test_a_prompt_must_leave_room_for_its_text() -> None:
     with sweep_of(tasks, drafts=["none"]) as sweep, pytest.raises(InvalidValueError) as raised:
         tokenize_prompts(sweep.plain, tasks, 16)
     assert "shorten it" in str(raised.value)
+
+
+def test_a_note_of_one_draft_has_its_name() -> None:
+    class Noted:
+        def __init__(self, notes: Sequence[str]) -> None:
+            self.notes = notes
+
+    def at(name: str, *notes: str) -> Any:
+        return SimpleNamespace(name=name, engine=Noted(notes))
+
+    suffix = at("suffix, depth 2", "of all")
+    model = at("model, depth 2", "of all", "its cache is smaller")
+    again = SimpleNamespace(name="model", engine=model.engine)
+    sweep = LoadedSweep([at(PLAIN), suffix, model, again], ["lookup is left out"])
+    assert [note for note in sweep.notes if note not in extra_buffers.warnings()] == [
+        "of all",
+        "model, depth 2: its cache is smaller",
+        "lookup is left out",
+    ]
 
 
 def test_without_a_drafter_model_it_is_left_out_unless_asked_for(

@@ -106,6 +106,14 @@ def test_every_depth_on_demand(tmp_path: Path) -> None:
     )
 
 
+def test_a_prompt_that_is_too_long_is_named_before_any_text_is_written(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text(f"def f\n---\n{'word ' * 200}")
+    prompts = ("--prompts", str(tmp_path / "mine.txt"))
+    done = run(tmp_path, "plan", "--threads", "1", "--ctx", "64", *prompts)
+    assert done.code == 2 and "writing answer" not in done.err
+    assert "prompt 2 of mine: the prompt has " in done.err and "raise --ctx" in done.err
+
+
 @pytest.mark.slow
 def test_users_at_once(tmp_path: Path) -> None:
     done = run(tmp_path, "plan", *FEW, "--users", "2,1", "--temperature", "0.8")

@@ -17,6 +17,11 @@ def line(
     return ConfigurationForecast(drafter, rule, depth, speed_up, speed_up, None, 0.01)
 
 
+def test_where_all_prompts_were_asked_others_would_tell_more() -> None:
+    said = decision_line(line("ngram", 0.9, depth=7), TYPED, exhausted=True)
+    assert "more prompts (--set, --prompts) would tell" in said and "--answers" not in said
+
+
 @pytest.mark.parametrize(
     ("best", "said"),
     [
