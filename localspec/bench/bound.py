@@ -89,14 +89,16 @@ def bounds(
 ) -> list[Bound]:
     """Return the bound of each prompt set, and that of all; none without `auto`, or if cancelled.
 
-    runs: of all configurations. Texts of other rounds than the first are compared where they are
-    the same, as in greedy decoding. progress: is told what is done.
+    runs: of all configurations, under a rule that keeps the text. Texts of other rounds than the
+    first are compared where they are the same, as in greedy decoding. progress: is told what is
+    done.
     """
     auto = next((each for each in configurations if each.name == AUTO), None)
     costs = auto.engine.slots.own.loaded.policies.costs if auto else None
     if auto is None or costs is None:
         return []
-    progress("writing the texts once more, to see which drafts are right")
+    if not all(each.traits.cheap for each in auto.engine.drafter_set.drafters):
+        progress("writing the texts once more, to see which drafts are right")
     texts: list[_Text] = []
     for task, prompt in enumerate(workload.prompts):
         if cancelled():

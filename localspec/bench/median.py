@@ -33,6 +33,11 @@ def median_of(groups: _Groups) -> ConfidenceInterval:
     return _estimate(middle, lambda values: np.median(values, axis=(1, 2)), groups)
 
 
+def median_or_none(groups: _Groups) -> ConfidenceInterval | None:
+    """The same; None without any measurement."""
+    return median_of(groups) if any(groups) else None
+
+
 def ratio_of_medians(above: _Groups, below: _Groups) -> ConfidenceInterval:
     """The median over prompts of the ratio of two medians over rounds.
 
@@ -74,6 +79,8 @@ def _of_few(middle: float, *sides: _Groups) -> ConfidenceInterval:
     freedom = sum(each.size - 1 for each in logs)
     if not freedom:
         return ConfidenceInterval(middle)
+    if not any(map(np.ptp, logs)):
+        return ConfidenceInterval(middle, middle, middle)
     center = logs[0].mean() - sum(each.mean() for each in logs[1:])
     variance = sum(((each - each.mean()) ** 2).sum() for each in logs) / freedom
     error = math.sqrt(variance * sum(1 / each.size for each in logs))

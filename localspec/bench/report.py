@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,12 @@ from localspec.control.pass_costs import WIDEST
 from localspec.generation_config import GenerationConfig
 from localspec.gguf.facts import facts_of
 from localspec.gguf.reader import read_header
+from localspec.llama.devices import devices
 from localspec.llama.model import Model
+from localspec.llama.placement import DEFAULT, ON_PROCESSOR
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.estimate import cache_bytes
+from localspec.speculation.rules import rule_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ class Conditions:
             context=sweep.plain.context,
             threads=sweep.plain.threads,
             gpu_layers=runtime.placement.gpu_layers,
-            placement=runtime.placement_in_words,
+            placement=_placement(runtime),
             reproducible=runtime.reproducible,
             prompts=dict(Counter(task.set for task in tasks)),
             prompts_hash=prompts_hash(tasks),
@@ -88,6 +91,13 @@ class Conditions:
             rope=runtime.rope_in_words,
             sampling=unusual_members(params),
         )
+
+
+def _placement(runtime: RuntimeConfig) -> str:
+    """Where the models are, in words: by default on GPUs only where there are any."""
+    if runtime.placement == DEFAULT and not any(each.is_gpu for each in devices()):
+        runtime = replace(runtime, placement=ON_PROCESSOR)
+    return runtime.placement_in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +203,7 @@ def build_report(
         draft_models=_draft_models(loaded),
         drafters={each.name: each.engine.drafter_set.names for each in loaded},
         left_out=sweep.left_out,
-        rows=summarise(runs, tasks),
+        rows=summarise(runs, tasks, same_text=rule_named(conditions.rule).same_text),
         costs=_pass_summary(loaded, runs),
         peak_resident=peak_resident(),
         interrupted=interrupted,

@@ -3,7 +3,7 @@
 from localspec.bench.report import BenchmarkReport, Conditions, Footprint, MeasuredModel
 from localspec.bench.summary import Summary
 from localspec.forecast.confidence import ConfidenceInterval
-from localspec.llama.placement import DEFAULT
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.utils.busy_cores import busy_line
 from localspec.utils.format import counted
 
@@ -77,7 +77,7 @@ def _conditions(report: BenchmarkReport) -> str:
     sets = ", ".join(f"{name} ({count})" for name, count in its.prompts.items())
     parts = [
         f"prompts: {sets}",
-        f"{its.tokens} tokens each, {counted(its.rounds, 'round')}",
+        f"{counted(its.tokens, 'token')} each, {counted(its.rounds, 'round')}",
         f"rule {its.rule}, temperature {its.temperature:g}, seed {its.seed}",
         ", ".join(f"{name} {value}" for name, value in its.sampling.items()),
         f"context {its.context}",
@@ -120,7 +120,7 @@ def _machine(report: BenchmarkReport) -> str:
 
 def _gpu(report: BenchmarkReport) -> str:
     name = ", ".join(report.machine.gpus) or ("GPU" if report.machine.gpu else "no GPU")
-    usual = not report.machine.gpu and report.conditions.placement == DEFAULT.in_words
+    usual = not report.machine.gpu and report.conditions.placement == ON_PROCESSOR.in_words
     return name if usual else f"{name}: {report.conditions.placement}"
 
 

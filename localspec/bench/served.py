@@ -13,6 +13,7 @@ from typing import Any
 from localspec.bench.load_client import LoadClient, Refused
 from localspec.bench.server_process import ServerFailed, running_server
 from localspec.bench.servers import Server
+from localspec.bench.workload import speed_behind_first
 from localspec.engine.side_by_side import side_by_side
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.request_members import request_members
@@ -40,9 +41,9 @@ class ServedText:
     accepted: int
 
     @property
-    def tokens_per_second(self) -> float:
-        """The speed of the text from its first token on."""
-        return (self.tokens - 1) / max(1e-9, self.last_token - self.first_token)
+    def tokens_per_second(self) -> float | None:
+        """The speed of the text from its first token on; None if it is too short to tell."""
+        return speed_behind_first(self.tokens, self.first_token, self.last_token)
 
 
 @dataclass(frozen=True, slots=True)

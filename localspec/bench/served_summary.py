@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from localspec.bench.configurations import PLAIN
 from localspec.bench.grouped import grouped
-from localspec.bench.median import median_of
+from localspec.bench.median import median_of, median_or_none
 from localspec.bench.served import ServedRun
 from localspec.bench.servers import PEER
 from localspec.forecast.confidence import ConfidenceInterval
@@ -19,7 +19,8 @@ class ServedSummary:
     from the request to the last token. plain_ratio: `total` over that of our plain decoding, with
     as many users in the same round. ours: `total` of our last server over that of this one, in the
     same round; None for that one itself. each: tokens per second of one user, from the first token
-    on. first_token: seconds from the request of all users to a user's first token.
+    on; None where all texts are too short to tell. first_token: seconds from the request of all
+    users to a user's first token.
     """
 
     users: int
@@ -29,7 +30,7 @@ class ServedSummary:
     total: ConfidenceInterval
     plain_ratio: ConfidenceInterval | None
     ours: ConfidenceInterval | None
-    each: ConfidenceInterval
+    each: ConfidenceInterval | None
     first_token: ConfidenceInterval
     acceptance_rate: float | None
 
@@ -80,7 +81,7 @@ def _summary(
         found = [
             run.tokens_per_second / partner.tokens_per_second for run, partner in pairs if partner
         ]
-        return median_of([[1 / each if upside_down else each for each in found]]) if found else None
+        return median_or_none([[1 / each if upside_down else each for each in found]])
 
     return ServedSummary(
         users=runs[0].users,
@@ -90,7 +91,9 @@ def _summary(
         total=median_of([[run.tokens_per_second for run in runs]]),
         plain_ratio=ratios(PLAIN, upside_down=False),
         ours=None if name == ours else ratios(ours, upside_down=True),
-        each=median_of([[text.tokens_per_second for text in own] for own in by_task]),
+        each=median_or_none(
+            [[speed for text in own if (speed := text.tokens_per_second)] for own in by_task]
+        ),
         first_token=median_of([[text.first_token for text in own] for own in by_task]),
         acceptance_rate=(sum(text.accepted for text in texts) / drafted if drafted else None),
     )

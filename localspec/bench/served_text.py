@@ -33,7 +33,7 @@ def served_cells(row: ServedSummary) -> tuple[str, ...]:
         speed_text(row.total.value),
         with_interval(row.plain_ratio) if row.plain_ratio else "-",
         with_interval(row.ours) if row.ours else "-",
-        speed_text(row.each.value),
+        speed_text(row.each.value) if row.each else "-",
         duration_text(row.first_token.value),
         "-" if rate is None else f"{rate:.0%}",
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localspec.bench.configurations import PLAIN
-from localspec.bench.median import median_of
+from localspec.bench.median import median_of, median_or_none
 from localspec.bench.prompt_sets import Task
 from localspec.bench.runner import Run
 from localspec.forecast.confidence import ConfidenceInterval
@@ -23,7 +23,8 @@ class Summary:
     seconds: of generation, by phase: draft, verify and host.
     accepted_lengths: entry i is the number of steps that accepted i drafted tokens.
     widths: the number of passes, by their rows.
-    compared, same: how many texts were compared with those of plain decoding, and were equal.
+    compared, same: how many texts were compared with those of plain decoding, and were equal; none
+    of plain decoding itself, and none under a rule that does not keep the text.
     """
 
     set: str
@@ -48,10 +49,12 @@ class Summary:
         return self.seconds[phase] / sum(self.seconds.values())
 
 
-def summarise(runs: Sequence[Run], tasks: Sequence[Task]) -> list[Summary]:
+def summarise(
+    runs: Sequence[Run], tasks: Sequence[Task], *, same_text: bool = True
+) -> list[Summary]:
     """A summary for each set and configuration, in the order of the runs.
 
-    With several sets, also for each configuration on all of them.
+    With several sets, also for each configuration on all of them. same_text: as in Rule.
     """
     plain = {(run.task, run.round): run for run in runs if run.configuration == PLAIN}
     sets = list(dict.fromkeys(tasks[run.task].set for run in runs))
@@ -61,11 +64,18 @@ def summarise(runs: Sequence[Run], tasks: Sequence[Task]) -> list[Summary]:
         of_set = [run for run in runs if set_ in (ALL, tasks[run.task].set)]
         for name in names:
             if own := [run for run in of_set if run.configuration == name]:
-                summaries.append(_summary(set_, name, own, plain))
+                summaries.append(_summary(set_, name, own, plain, same_text=same_text))
     return summaries
 
 
-def _summary(set_: str, name: str, runs: list[Run], plain: dict[tuple[int, int], Run]) -> Summary:
+def _summary(
+    set_: str,
+    name: str,
+    runs: list[Run],
+    plain: dict[tuple[int, int], Run],
+    *,
+    same_text: bool,
+) -> Summary:
     speeds: dict[int, list[float]] = {run.task: [] for run in runs}
     ratios: dict[int, list[float]] = {run.task: [] for run in runs}
     compared = same = 0
@@ -74,8 +84,9 @@ def _summary(set_: str, name: str, runs: list[Run], plain: dict[tuple[int, int],
         partner = plain.get((run.task, run.round))
         if partner:
             ratios[run.task].append(run.tokens_per_second / partner.tokens_per_second)
-            compared += 1
-            same += run.token_ids == partner.token_ids
+            if same_text and name != PLAIN:
+                compared += 1
+                same += run.token_ids == partner.token_ids
     all_stats = [run.stats for run in runs]
     drafted, accepted = _sum(all_stats, "drafted"), _sum(all_stats, "accepted")
     tokens, steps = _sum(all_stats, "generated_tokens"), _sum(all_stats, "steps")
@@ -86,7 +97,7 @@ def _summary(set_: str, name: str, runs: list[Run], plain: dict[tuple[int, int],
         tokens=tokens,
         steps=steps,
         tokens_per_second=median_of(list(speeds.values())),
-        ratio=median_of(list(ratios.values())) if compared else None,
+        ratio=median_or_none(list(ratios.values())),
         acceptance_rate=accepted / drafted if drafted else None,
         tokens_per_step=tokens / steps,
         seconds={
@@ -98,7 +109,7 @@ def _summary(set_: str, name: str, runs: list[Run], plain: dict[tuple[int, int],
         compared=compared,
         same=same,
         speeds=list(speeds.values()),
-        ratios=list(ratios.values()) if compared else [],
+        ratios=list(ratios.values()) if any(ratios.values()) else [],
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from localspec.bench.grouped import grouped
-from localspec.bench.median import median_of
+from localspec.bench.median import median_or_none
 from localspec.forecast.confidence import ConfidenceInterval
 
 # How far from the median the ends of its interval may be, and the rounds that are always done: in
@@ -96,7 +96,7 @@ def best_ratio(runs: Sequence[ToolRun], ours: str) -> ConfidenceInterval | None:
     """
     by_task = grouped(runs, lambda run: run.task).values()
     found = [ratios for own in by_task if (ratios := ratios_to(own, ours))]
-    return median_of([ratios[best_drafts(ratios)] for ratios in found]) if found else None
+    return median_or_none([ratios[best_drafts(ratios)] for ratios in found])
 
 
 def deviation(ratio: ConfidenceInterval) -> float | None:

@@ -6,7 +6,7 @@ from statistics import median
 
 from localspec.bench.configurations import PLAIN
 from localspec.bench.grouped import grouped
-from localspec.bench.median import median_of
+from localspec.bench.median import median_of, median_or_none
 from localspec.bench.peer_program import PeerProgram
 from localspec.bench.prompt_sets import Task
 from localspec.bench.tool import TOOL
@@ -121,15 +121,14 @@ def summarise_beside_tool(
 
 def _of_prompts(ratios: Sequence[ConfidenceInterval | None]) -> ConfidenceInterval | None:
     """The median of the ratios of prompts, with an interval over prompts."""
-    known = [[each.value] for each in ratios if each]
-    return median_of(known) if known else None
+    return median_or_none([[each.value] for each in ratios if each])
 
 
 def _prompt(
     task: Task, runs: Sequence[ToolRun], ratios: dict[str, list[float]], ours: str
 ) -> PromptBesideTool:
     speeds, best = speeds_of(runs), best_drafts(ratios)
-    writing = ratios_to(runs, ours, lambda run: run.writing_speed).get(best)
+    writing = ratios_to(runs, ours, lambda run: run.writing_speed).get(best, [])
     return PromptBesideTool(
         set=task.set,
         number=task.number,
@@ -138,7 +137,7 @@ def _prompt(
         tool=median(speeds[best]),
         best=best,
         ratio=median_of([ratios[best]]),
-        writing=median_of([writing]) if writing else None,
+        writing=median_or_none([writing]),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from localspec.bench.configurations import LoadedConfiguration, LoadedSweep
 from localspec.bench.runner import WARM_UP_TOKENS, clear
-from localspec.bench.workload import Workload
+from localspec.bench.workload import Workload, speed_behind_first
 from localspec.engine.audit import Recorded, audit
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Generation, Result
@@ -44,9 +44,9 @@ class UserText:
     stats: Stats
 
     @property
-    def tokens_per_second(self) -> float:
-        """The speed of the text from its first token on."""
-        return (len(self.token_ids) - 1) / max(1e-9, self.last_token - self.first_token)
+    def tokens_per_second(self) -> float | None:
+        """The speed of the text from its first token on; None if it is too short to tell."""
+        return speed_behind_first(len(self.token_ids), self.first_token, self.last_token)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from localspec.bench.configurations import PLAIN
 from localspec.bench.grouped import grouped
-from localspec.bench.median import median_of
+from localspec.bench.median import median_of, median_or_none
 from localspec.bench.users import UsersRun, UserText, total_speed
 from localspec.forecast.confidence import ConfidenceInterval
 
-_Figure = Callable[[UserText], float]
+_Figure = Callable[[UserText], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class UsersSummary:
     runs: how often they were measured. tokens: of all texts together. total: tokens per second of
     all users, from the request to the last token. ratio: `total` over `total_in_turn` of the same
     round. plain_ratio: `total` over that of plain decoding, with as many users in the same round.
-    each: tokens per second of one user, from the first token on. first_token: seconds from the
+    each: tokens per second of one user, from the first token on; None where all texts are too short
+    to tell. first_token: seconds from the
     request of all users to a user's first token; in turn, the texts of earlier users are part of
     it. compared, same: how many texts were compared with those written alone, and were equal.
     near_ties: how many of the others differ by rounding alone, as an audit shows.
@@ -35,8 +36,8 @@ class UsersSummary:
     total_in_turn: ConfidenceInterval
     ratio: ConfidenceInterval
     plain_ratio: ConfidenceInterval | None
-    each: ConfidenceInterval
-    each_in_turn: ConfidenceInterval
+    each: ConfidenceInterval | None
+    each_in_turn: ConfidenceInterval | None
     first_token: ConfidenceInterval
     first_token_in_turn: ConfidenceInterval
     acceptance_rate: float | None
@@ -75,11 +76,11 @@ def _summary(runs: Sequence[UsersRun], plain: dict[tuple[int, int], UsersRun]) -
         total=median_of([total]),
         total_in_turn=median_of([total_in_turn]),
         ratio=median_of([[a / b for a, b in zip(total, total_in_turn, strict=True)]]),
-        plain_ratio=median_of([plain_ratios]) if plain_ratios else None,
-        each=_by_prompt(together, lambda text: text.tokens_per_second),
-        each_in_turn=_by_prompt(in_turn, lambda text: text.tokens_per_second),
-        first_token=_by_prompt(together, lambda text: text.first_token),
-        first_token_in_turn=_by_prompt(in_turn, lambda text: text.first_token),
+        plain_ratio=median_or_none([plain_ratios]),
+        each=median_or_none(_by_prompt(together, lambda text: text.tokens_per_second)),
+        each_in_turn=median_or_none(_by_prompt(in_turn, lambda text: text.tokens_per_second)),
+        first_token=median_of(_by_prompt(together, lambda text: text.first_token)),
+        first_token_in_turn=median_of(_by_prompt(in_turn, lambda text: text.first_token)),
         acceptance_rate=accepted / drafted if drafted else None,
         compared=sum(run.compared for run in runs),
         same=sum(run.same for run in runs),
@@ -87,7 +88,7 @@ def _summary(runs: Sequence[UsersRun], plain: dict[tuple[int, int], UsersRun]) -
     )
 
 
-def _by_prompt(texts: Sequence[UserText], figure: _Figure) -> ConfidenceInterval:
-    """The median of a figure, whose interval covers other prompts and other runs."""
-    by_task = grouped(texts, lambda text: text.task)
-    return median_of([[figure(text) for text in own] for own in by_task.values()])
+def _by_prompt(texts: Sequence[UserText], figure: _Figure) -> list[list[float]]:
+    """A figure of each text that has it."""
+    by_task = grouped(texts, lambda text: text.task).values()
+    return [[found for text in own if (found := figure(text)) is not None] for own in by_task]

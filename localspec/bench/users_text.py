@@ -32,7 +32,7 @@ def user_cells(row: UsersSummary) -> tuple[str, ...]:
         # One user's texts are one after the other anyway: the rest would be noise.
         with_interval(row.ratio) if row.users > 1 else "-",
         with_interval(row.plain_ratio) if row.plain_ratio else "-",
-        speed_text(row.each.value),
+        speed_text(row.each.value) if row.each else "-",
         duration_text(row.first_token.value),
         duration_text(row.first_token_in_turn.value),
         _same_text(row),

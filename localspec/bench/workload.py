@@ -5,6 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 _SEEDS = 2**64
+# The first tokens may come at once.
+_LEAST_TOKENS = 4
+
+
+def speed_behind_first(tokens: int, first: float, last: float) -> float | None:
+    """Tokens per second from the first token on; None for a text that is too short to tell.
+
+    first, last: when these tokens came, in seconds.
+    """
+    return (tokens - 1) / (last - first) if tokens >= _LEAST_TOKENS and last > first else None
 
 
 @dataclass(frozen=True, slots=True)

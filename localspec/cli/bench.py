@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from localspec.bench import BenchmarkReport, Run, html_page, require_same_texts
+from localspec.bench import BenchmarkReport, Run, Task, html_page, require_same_texts
 from localspec.cli.bench_choice import ROUNDS, Measurement, choose
 from localspec.cli.bench_compare import Earlier, changes_text, compare_option, earlier_of
 from localspec.cli.bench_drafters import measure_drafters
@@ -38,15 +38,17 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, require
 from localspec.loading.config import RuntimeConfig
 from localspec.utils.exit_codes import INTERRUPTED
+from localspec.utils.format import counted
 
 
 def _depths(value: str) -> list[int | None]:
     try:
-        return [None if each == "auto" else int(each) for each in comma_separated(value)] or [None]
+        depths = [None if each == "auto" else int(each) for each in comma_separated(value)]
     except ValueError as error:
         raise InvalidValueError(
             f"depth is {value!r}; it must be auto, a number, or several with commas between"
         ) from error
+    return list(dict.fromkeys(depths)) or [None]
 
 
 _what_options = stacked(
@@ -197,13 +199,34 @@ def bench(
     _write(result, output, page_file, earlier, as_json=as_json)
     if line := quick_target_line(result.rows):
         output.note(line)
-    if users and verify:
-        count = require_texts_alone(result.users)
-        output.note(f"{count} texts of users equal those written alone, token for token")
-    elif verify:
-        count = require_same_texts(runs, choice.tasks)
-        output.note(f"{count} texts equal those of plain decoding, token for token")
+    if verify and (line := _verified(result, runs, choice.tasks, alone=bool(users))):
+        output.note(line)
     return INTERRUPTED if result.interrupted else 0
+
+
+def _verified(
+    result: BenchmarkReport, runs: Sequence[Run], tasks: Sequence[Task], *, alone: bool
+) -> str:
+    """Return how many texts are as they must be; "" if it was stopped before any was compared.
+
+    alone: whether texts of users were compared with those alone. Raises ExactnessError for another
+    text, and InvalidValueError if there was nothing to compare.
+    """
+    count = require_texts_alone(result.users) if alone else require_same_texts(runs, tasks)
+    if not count:
+        if result.interrupted:
+            return ""
+        raise InvalidValueError(
+            "--verify: no text was compared with that of plain decoding, as nothing drafted; name "
+            "drafters with --drafts"
+        )
+    subject = counted(count, "text") + (" of users" if alone else "")
+    others = "written alone" if alone else "of plain decoding"
+    return (
+        f"{subject} equals that {others}, token for token"
+        if count == 1
+        else f"{subject} equal those {others}, token for token"
+    )
 
 
 def _seed(options: Mapping[str, Any], earlier: Earlier | None) -> int | None:

@@ -45,13 +45,17 @@ def measure_drafters(asked: Measurement, users: Sequence[int]) -> tuple[Benchmar
         others = BusyCores()
         with on_interrupt(cancel_first(cancel)):
             runs = [] if users else list(_measure(loaded, tasks, workload, cancel))
-            left = bounds(
-                loaded.configurations,
-                tasks,
-                workload,
-                runs,
-                cancelled=cancel.is_set,
-                progress=asked.note,
+            left = (
+                bounds(
+                    loaded.configurations,
+                    tasks,
+                    workload,
+                    runs,
+                    cancelled=cancel.is_set,
+                    progress=asked.note,
+                )
+                if runs and not cancel.is_set() and settings.verification.same_text
+                else []
             )
             user_runs = measure_users(loaded, slots, users, workload, cancel) if users else []
         report = build_report(

@@ -126,6 +126,30 @@ def test_verify_says_that_texts_are_equal(bench: Any, prompts: Path) -> None:
     assert "6 texts equal those of plain decoding" in done.err
 
 
+def test_verify_needs_something_to_compare(bench: Any, prompts: Path) -> None:
+    done = bench(*QUICK, "--prompts", str(prompts), "--drafts", "none", "--verify", "--json")
+    assert done.code == 2 and done.record["same_text"] is None
+    assert "--verify: no text was compared with that of plain decoding, as nothing" in done.err
+    assert done.record["conditions"]["placement"] == "on the processor"
+
+
+def test_one_text_of_one_token(bench: Any, tmp_path: Path) -> None:
+    one = tmp_path / "one.txt"
+    one.write_text("import os\n")
+    options = ("-n", "1", "--drafts", "lookup", "--depth", "3,3", "--verify")
+    done = bench(*QUICK, *options, "--prompts", str(one))
+    assert done.code == 0 and "1 text equals that of plain decoding, token" in done.err
+    assert "1 token each" in done.out
+
+
+def test_a_rule_that_does_not_keep_the_text_is_not_held_to_it(bench: Any, prompts: Path) -> None:
+    options = ("--drafts", "auto", "--rule", "token", "--temperature", "0.8", "--json")
+    done = bench(*QUICK, "--prompts", str(prompts), *options)
+    assert done.record["same_text"] is None and done.record["bounds"] == []
+    assert all(row["compared"] == 0 and row["ratio"] for row in done.record["rows"])
+    assert "writing the texts once more" not in done.err
+
+
 def test_verify_notices_a_lie(bench: Any, prompts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = runner.write_text
 
@@ -159,6 +183,7 @@ def test_verify_notices_a_lie(bench: Any, prompts: Path, monkeypatch: pytest.Mon
         (["--rounds", "0"], 2, "--rounds is 0; it must be at least 1"),
         (["--temperature", "-1"], 2, "--temperature is -1"),
         (["--verify", "--rule", "token"], 2, "use --rule coupled"),
+        (["--set", "code", "--ctx", "8"], 2, "prompt 1 of code: the prompt has "),
         (["--html", "no-such-folder/out.html"], 2, "a folder that exists"),
         (["--ctx", "40", "-n", "30", "--set", "code"], 2, "--ctx"),
         (["--model", "no-such.gguf"], 3, "no-such.gguf"),
@@ -173,6 +198,12 @@ def test_one_line_and_an_exit_code(bench: Any, options: list[str], code: int, sa
     assert done.out == ""
     [line] = done.err.splitlines()
     assert said in line
+
+
+def test_where_the_model_has_no_larger_context_another_one_is_advised(bench: Any) -> None:
+    done = bench("--set", "code", "-n", "2047", "--drafts", "none", "--threads", "1")
+    assert done.code == 2 and "prompt 1 of code has " in done.err
+    assert "2048; lower --tokens, or take a model that was made for more, or raise" in done.err
 
 
 def test_a_prompt_file_that_is_not_utf8(bench: Any, tmp_path: Path) -> None:

@@ -44,6 +44,13 @@ def test_a_row_for_each_number_of_users_and_configuration(bench: Any, tmp_path: 
     assert done.err.count("tok/s") == 4
 
 
+def test_one_token_has_no_speed(bench: Any) -> None:
+    done = bench("--users", "2", "--drafts", "lookup", "-n", "1", "--json")
+    jsonschema.Draft202012Validator(SCHEMA).validate(done.record)
+    assert [row["each"] for row in done.record["users"]] == [None, None]
+    assert "writing the texts once more" not in done.err
+
+
 def test_the_table(bench: Any) -> None:
     done = bench("--users", "2", "--drafts", "lookup")
     assert done.code == 0
