@@ -61,7 +61,7 @@ def peer_program(binary: Path, named: str) -> PeerProgram:
         reason = printable(told.strip().rpartition("\n")[2][:200])
         said = f" (it says: {reason})" if reason else ""
     else:
-        said = ""
+        said = "" if binary.exists() else " (there is no such file)"
     raise InvalidValueError(
         f"--peer {named}: it must be a llama-server or llama-speculative-simple that can be "
         f"run{said}"

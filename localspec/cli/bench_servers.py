@@ -34,6 +34,7 @@ from localspec.drafters.spec import MTP, NONE
 from localspec.gguf.reader import read_header
 from localspec.llama import extra_buffers
 from localspec.llama.placement import ON_PROCESSOR
+from localspec.utils.busy_cores import BusyCores
 from localspec.utils.format import counted
 
 
@@ -47,6 +48,7 @@ def measure_servers(asked: Measurement, peer: Peer) -> BenchmarkReport:
     for line in extra_buffers.warnings():
         asked.note(f"{line}; {PEER} is started with {NO_REPACK}")
     left_out: list[str] = []
+    others = BusyCores(children=True)
 
     def leave_out(line: str) -> None:
         left_out.append(line)
@@ -60,6 +62,7 @@ def measure_servers(asked: Measurement, peer: Peer) -> BenchmarkReport:
         left_out=left_out,
         interrupted=asked.cancel.is_set(),
         served=summarise_served(runs),
+        busy_cores=others.mean(),
     )
 
 

@@ -26,6 +26,7 @@ from localspec.cli.output import join_facts
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.gguf.reader import read_header
 from localspec.llama import extra_buffers
+from localspec.utils.busy_cores import BusyCores
 
 _Prompt = tuple[Task, list[int], ToolPrompt]
 
@@ -73,9 +74,17 @@ def measure_tool(asked: Measurement, peer: Peer) -> BenchmarkReport:
         ours = loaded.configurations
         running = run_beside_tool(ours, load, cancel, failed)
         most = choice.rounds * len(tasks) * (len(ours) + len(drafts))
+        others = BusyCores(children=True)
         with on_interrupt(cancel_first(cancel)):
             runs = list(with_progress(running, lambda run: _about(run, tasks), most))
-        report = build_report(loaded, tasks, [], conditions, interrupted=cancel.is_set())
+        report = build_report(
+            loaded,
+            tasks,
+            [],
+            conditions,
+            interrupted=cancel.is_set(),
+            busy_cores=others.mean(),
+        )
     found = summarise_beside_tool(runs, tasks, peer.program, ours[-1].name)
     if found is None and not cancel.is_set():
         raise LocalspecError(f"{TOOL} wrote no text with any of its drafts")

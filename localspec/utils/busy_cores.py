@@ -10,10 +10,14 @@ BUSY = 0.4
 
 
 class BusyCores:
-    """Measures how many of the cores of this process are used, from call to call."""
+    """Measures how many of the cores of this process are used, from call to call.
 
-    def __init__(self) -> None:
-        self._cores = allowed_cores()
+    children: whether programs that this process has started are not others; they count once they
+    have ended, and on Windows nothing is known of them.
+    """
+
+    def __init__(self, *, children: bool = False) -> None:
+        self._cores, self._children = allowed_cores(), children
         self._before = self._times()
 
     def mean(self, least_seconds: float = 0) -> float | None:
@@ -21,6 +25,8 @@ class BusyCores:
 
         None, and nothing is measured, if that was less than so many seconds ago.
         """
+        if self._children and os.name == "nt":
+            return None
         now, before = self._times(), self._before
         seconds, own, idle = (n - b for n, b in zip(now, before, strict=True))
         if seconds <= least_seconds:
@@ -45,7 +51,9 @@ class BusyCores:
         # While a program waits for a disk, its core is free for others.
         idle = [each.idle + getattr(each, "iowait", 0) for each in cores]
         mine = sum(idle[core] for core in self._cores if core < len(idle))
-        return time.perf_counter(), time.process_time(), mine
+        times = os.times()
+        ended = times.children_user + times.children_system if self._children else 0.0
+        return time.perf_counter(), time.process_time() + ended, mine
 
 
 def busy_line(cores: float | None) -> str:

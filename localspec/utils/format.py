@@ -25,6 +25,8 @@ _CONTROL_REPLACEMENTS: dict[int, str | None] = {
 
 def format_bytes(size: float) -> str:
     """Return a number of bytes as "4.70 GB", "81.5 MB" or "812 bytes" (1 GB is 1e9 bytes)."""
+    if size >= 1e12:
+        return f"{size / 1e12:.2f} TB"
     if size >= 1e9:
         return f"{size / 1e9:.2f} GB"
     if size >= 1e6:

@@ -168,6 +168,7 @@ def test_a_tool_that_always_fails(
         ),
         (("--peer", "{other}"), "that can be run (it says: error: no such option)"),
         (("--peer", "{broken}"), "that can be run (it says: Exec format error)"),
+        (("--peer", "{other}-not"), "that can be run (there is no such file)"),
         (("--peer", "{folder}"), "must be a llama-server or llama-speculative-simple"),
     ],
 )

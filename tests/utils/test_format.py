@@ -15,6 +15,7 @@ from localspec.utils.format import ago, counted, format_bytes, format_count, pri
         (1_000, "1.0 kB"),
         (81_500_000, "81.5 MB"),
         (4_700_000_000, "4.70 GB"),
+        (10_000_000_000_000, "10.00 TB"),
     ],
 )
 def test_bytes(size: int, text: str) -> None:
