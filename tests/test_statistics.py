@@ -14,6 +14,7 @@ import pytest
 from fakes.pycode import PYCODE, load
 from fakes.toy import fixed, proposed
 
+from localspec.bench.experiments.greedy_drafter import greedy_sampler
 from localspec.bench.experiments.rules import (
     MATCH,
     MODEL,
@@ -21,6 +22,7 @@ from localspec.bench.experiments.rules import (
     Workload,
     engines_of,
     held_out_prompts,
+    predict,
     score,
 )
 from localspec.drafters.draft_model import DraftModel
@@ -28,7 +30,7 @@ from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
 from localspec.engine.engine import Engine
 from localspec.forecast.confidence import ConfidenceInterval, t_quantile
-from localspec.forecast.replay import ScoredText, expected_steps, predict, score_text
+from localspec.forecast.replay import ScoredText, expected_steps, score_text
 from localspec.llama.context import single_sequence
 from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
@@ -313,8 +315,12 @@ class Run:
             for seed in seeds:
                 result = work.generate(engine, prompt, seed, rule=verified, depth=depth)
                 stats, tokens = result.stats, result.token_ids
-                text = score_text(*caches, ids, tokens, work.sampler(seed), limit=work.tokens)
-                expected = expected_steps(text, rule, depth)
+                sampler = work.sampler(seed)
+                drafting = greedy_sampler(sampler) if rule == MATCH else sampler
+                text = score_text(
+                    *caches, ids, tokens, sampler, limit=work.tokens, drafting=drafting
+                )
+                expected = expected_steps(text, verified, depth)
                 self.stats.append(stats)
                 self.off.append((stats.steps - expected.steps, stats.accepted - expected.accepted))
 

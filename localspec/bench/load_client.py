@@ -1,7 +1,7 @@
 """A client of a server on this machine, ours or llama-server, for measurements."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from time import monotonic, perf_counter, sleep
@@ -15,7 +15,7 @@ from localspec.errors import InvalidValueError
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PATIENCE = 300.0
 # A large model from a slow disk takes minutes.
-_LOAD_SECONDS, _POLL_SECONDS = 900.0, 0.2
+LOAD_SECONDS, _POLL_SECONDS = 900.0, 0.05
 _COMPLETIONS = "/v1/completions"
 Body = Mapping[str, Any]
 
@@ -41,18 +41,22 @@ class LoadClient:
         with self._answer("GET", path, None) as answer:
             return json.load(answer)
 
-    def wait_until_ready(self) -> None:
-        """Wait until the server has loaded its model. Raises Refused if it does not answer."""
-        ends = monotonic() + _LOAD_SECONDS
+    def wait_until_ready(
+        self, waits: Callable[[Refused], bool] = lambda error: " 503 " in str(error)
+    ) -> None:
+        """Wait until the server has loaded its model. Raises Refused if it does not answer.
+
+        waits: whether to ask again after an error; by default only while the model is loaded.
+        """
+        ends = monotonic() + LOAD_SECONDS
         while True:
             try:
                 self.get("/health")
+                return
             except Refused as error:
-                if " 503 " not in str(error) or monotonic() > ends:
+                if not waits(error) or monotonic() > ends:
                     raise
                 sleep(_POLL_SECONDS)
-            else:
-                return
 
     def post(self, path: str, body: Body) -> Any:
         """The JSON that answers a body."""

@@ -5,19 +5,16 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPException
-from time import monotonic, sleep
 from typing import IO
 
 import psutil
 
+from localspec.bench import load_client
 from localspec.bench.load_client import LoadClient, Refused
 from localspec.bench.program_log import last_line, variables_of_programs
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.child_program import ChildProgram
 
-# A large model from a slow disk takes minutes.
-_LOAD_SECONDS = 900.0
-_POLL_SECONDS = 0.05
 _HOST = "127.0.0.1"
 # Another program may take the port between our choice and the server's start.
 _ATTEMPTS = 3
@@ -55,7 +52,7 @@ def running_server(
             line = last_line(log) or "it wrote no reason"
         if ended:
             raise ServerFailed(f"{name} did not start: {line}")
-        raise ServerFailed(f"{name} was not ready after {_LOAD_SECONDS:.0f} s: {line}")
+        raise ServerFailed(f"{name} was not ready after {load_client.LOAD_SECONDS:.0f} s: {line}")
 
 
 def _started(name: str, command: Sequence[str], log: IO[bytes]) -> ChildProgram:
@@ -67,15 +64,11 @@ def _started(name: str, command: Sequence[str], log: IO[bytes]) -> ChildProgram:
 
 def _is_ready(client: LoadClient, program: ChildProgram, cancelled: Callable[[], bool]) -> bool:
     """Wait until the server answers; whether it does."""
-    ends = monotonic() + _LOAD_SECONDS
-    while monotonic() < ends and not program.has_ended and not cancelled():
-        try:
-            client.get("/health")
-        except (Refused, OSError, ValueError):
-            sleep(_POLL_SECONDS)
-        else:
-            return _is_its_answer(client, program)
-    return False
+    try:
+        client.wait_until_ready(lambda _error: not program.has_ended and not cancelled())
+    except (Refused, OSError, ValueError):
+        return False
+    return _is_its_answer(client, program)
 
 
 def _is_its_answer(client: LoadClient, program: ChildProgram) -> bool:

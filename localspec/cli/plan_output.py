@@ -128,8 +128,6 @@ def forecast_record(
         "answers": found.answers,
         "tokens": found.tokens,
         "rates": found.rates,
-        # Every drafter is tried out now; programs may still look for those that were not.
-        "assumed": {},
         "without_flash_attention": found.flash and asdict(found.flash),
         "clairvoyant": found.clairvoyant and clairvoyant_record(found.clairvoyant),
         "users": users_record(found.users),

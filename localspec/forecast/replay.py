@@ -6,7 +6,6 @@ and drafter (q):
 
     token       min(1, q(x_t) / p(x_t)), because the joint law of (x, accepted) is min(p, q)
     coupled     1 / (p(x_t) sum_y max(p(y) / p(x_t), q(y) / q(x_t))), a race of exponentials
-    match       1 if x_t is the drafter's most probable token, else 0
     block       after i tokens of a step the draft still stands with probability
                 min over 0 <= j <= i of prod_{k <= j} q(x_k) / p(x_k), because the path x_1..x_i is
                 both drafted and accepted with probability q(x_1..x_i) a_i (Sun et al. 2025)
@@ -33,7 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError
-from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.llama.sequence import KVSequence
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.sampler import Sampler
@@ -50,7 +48,6 @@ class ScoredText:
     log_p, log_q: natural logarithms of the filtered probabilities; log_q may be -inf.
     coupled: the probability that a draft with the same noise is this token, given that the text has
     this token.
-    match: whether this is the drafter's most probable token.
     limit: the most tokens the text could have had; it has fewer if it ended by itself.
     drawn: whether the drafter draws this token with the noise of the text; None if that is not
         known.
@@ -59,7 +56,6 @@ class ScoredText:
     log_p: _Floats
     log_q: _Floats
     coupled: _Floats
-    match: NDArray[np.bool_]
     limit: int
     drawn: NDArray[np.bool_] | None = None
 
@@ -82,18 +78,6 @@ class StepCounts:
     switches: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """The expected cost of decoding some texts.
-
-    steps: in all. tokens_per_step: block efficiency. acceptance: accepted over drafted tokens.
-    """
-
-    steps: float
-    tokens_per_step: ConfidenceInterval
-    acceptance: ConfidenceInterval
-
-
 # The probabilities that the first 1, 2, ... tokens of a step are accepted.
 _Acceptance = Callable[[ScoredText, slice], _Floats]
 
@@ -111,15 +95,10 @@ def _coupled(text: ScoredText, step: slice) -> _Floats:
     return np.asarray(np.cumprod(text.coupled[step]))
 
 
-def _match(text: ScoredText, step: slice) -> _Floats:
-    return np.asarray(np.cumprod(text.match[step], dtype=np.float64))
-
-
 _ACCEPTANCE: dict[str, _Acceptance] = {
     "coupled": _coupled,
     "token": _token,
     "block": _block,
-    "match": _match,
 }
 
 
@@ -128,7 +107,7 @@ def expected_steps(
 ) -> StepCounts:
     """Count the expected steps over one text by dynamic programming.
 
-    rule: `coupled`, `token`, `block` or `match`. first_plain: whether the first step has no draft,
+    rule: `coupled`, `token` or `block`. first_plain: whether the first step has no draft,
     as with a drafter that has a prompt to read.
     """
     n = len(text)
@@ -149,20 +128,6 @@ def expected_steps(
     return StepCounts(float(starts[:n].sum()), drafted, accepted, by_depth)
 
 
-def predict(prompts: Sequence[Sequence[ScoredText]], rule: str, depth: int) -> Prediction:
-    """Predict acceptance and tokens per step of a rule at a depth.
-
-    prompts: the texts sampled from each prompt; two prompts at least. Texts of one prompt are
-    alike, so the intervals are over prompts.
-    """
-    tokens = [sum(len(text) for text in texts) for texts in prompts]
-    counts = [[expected_steps(text, rule, depth) for text in texts] for texts in prompts]
-    steps = [sum(each.steps for each in texts) for texts in counts]
-    drafted = [sum(each.drafted for each in texts) for texts in counts]
-    accepted = [sum(each.accepted for each in texts) for texts in counts]
-    return Prediction(sum(steps), ratio_interval(tokens, steps), ratio_interval(accepted, drafted))
-
-
 def score_text(
     target: KVSequence,
     drafter: KVSequence,
@@ -171,21 +136,23 @@ def score_text(
     sampler: Sampler,
     *,
     limit: int | None = None,
+    drafting: Sampler | None = None,
 ) -> ScoredText:
     """Score a text with both models, whose logits are filtered as in generation.
 
     prompt, text: token ids; the text was drawn from the target after the prompt by `sampler`.
-    limit: the `max_tokens` it was sampled with; None is its length.
+    limit: the `max_tokens` it was sampled with; None is its length. drafting: with which tokens are
+    drafted; None is the same sampler.
 
     Raises InvalidValueError for a text that the target cannot have sampled.
     """
     rows = zip(_rows(target, prompt, text), _rows(drafter, prompt, text), strict=True)
     prefix = sampler.prefix(prompt)
-    scored: list[tuple[float, float, float, bool]] = []
+    scored: list[tuple[float, float, float]] = []
     for token, (target_row, drafter_row) in zip(text, rows, strict=True):
         p = sampler.distribution(target_row, prefix)
         # A drafter may know a few more tokens, which it must not propose.
-        q = sampler.distribution(drafter_row[: target.n_vocab], prefix)
+        q = (drafting or sampler).distribution(drafter_row[: target.n_vocab], prefix)
         scored.append(_scored(p, q, token, target.n_vocab))
         if scored[-1][0] == -math.inf:
             raise InvalidValueError(
@@ -193,8 +160,8 @@ def score_text(
                 "cannot choose there; the text must be sampled from it with the same settings"
             )
         prefix = prefix.then(token, p.state_after(token))
-    log_p, log_q, shared, match = np.array(scored, np.float64).reshape(-1, 4).T
-    return ScoredText(log_p, log_q, shared, match > 0, len(text) if limit is None else limit)
+    log_p, log_q, shared = np.array(scored, np.float64).reshape(-1, 3).T
+    return ScoredText(log_p, log_q, shared, len(text) if limit is None else limit)
 
 
 def score_with_drafter(
@@ -211,7 +178,7 @@ def score_with_drafter(
 
     distributions: from which each token was drawn. n_vocab: the target's. Else as `score_text`.
     """
-    scored: list[tuple[float, float, float, bool]] = []
+    scored: list[tuple[float, float, float]] = []
     drawn: list[bool] = []
     prefix = sampler.prefix(prompt)
     rows = _rows(drafter, prompt, text)
@@ -220,22 +187,20 @@ def score_with_drafter(
         scored.append(_scored(p, q, token, n_vocab))
         drawn.append(sampler.sample(q, prefix) == token)
         prefix = prefix.then(token, p.state_after(token))
-    log_p, log_q, shared, match = np.array(scored, np.float64).reshape(-1, 4).T
-    return ScoredText(log_p, log_q, shared, match > 0, limit, np.array(drawn, bool))
+    log_p, log_q, shared = np.array(scored, np.float64).reshape(-1, 3).T
+    return ScoredText(log_p, log_q, shared, limit, np.array(drawn, bool))
 
 
 def _scored(
     p: Distribution, q: Distribution, token: int, n_vocab: int
-) -> tuple[float, float, float, bool]:
-    """The entries of ScoredText for one token: log_p, log_q, coupled, match."""
+) -> tuple[float, float, float]:
+    """The entries of ScoredText for one token: log_p, log_q, coupled."""
     dense_p, dense_q = p.dense(n_vocab), q.dense(n_vocab)
     p_x, q_x = float(dense_p[token]), float(dense_q[token])
-    # The most probable token is that with the largest logit, as in greedy decoding.
-    match = q.token(int(q.logits.argmax())) == token
     if not p_x or not q_x:
-        return math.log(p_x) if p_x else -math.inf, -math.inf, 0.0, match
+        return math.log(p_x) if p_x else -math.inf, -math.inf, 0.0
     weight = 1 / float(np.maximum(dense_p, dense_q * (p_x / q_x)).sum())
-    return math.log(p_x), math.log(q_x), min(weight, 1.0), match
+    return math.log(p_x), math.log(q_x), min(weight, 1.0)
 
 
 def _rows(context: KVSequence, prompt: Sequence[int], text: Sequence[int]) -> Iterator[_Row]:

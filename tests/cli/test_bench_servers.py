@@ -20,7 +20,7 @@ from fakes.command_line import Done, Run
 from fakes.llama_server import write_llama_server
 from fakes.served import wait_for
 
-from localspec.bench import server_process
+from localspec.bench import load_client, server_process
 from localspec.bench.configurations import Configuration
 from localspec.bench.served import ServedRun, ServedText
 from localspec.bench.served_summary import fastest_peers, summarise_served
@@ -122,7 +122,7 @@ def test_a_peer_that_fails(bench: Any, tmp_path: Path, fails: str) -> None:
 
 
 def test_a_server_that_is_never_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_process, "_LOAD_SECONDS", 0.5)
+    monkeypatch.setattr(load_client, "LOAD_SECONDS", 0.5)
     waiting = running_server("sleep", lambda _port: ["sleep", "60"], lambda: False)
     with pytest.raises(ServerFailed, match="sleep was not ready after"), waiting:
         raise AssertionError("it is not ready")

@@ -68,10 +68,10 @@ def test_json_has_every_line_and_the_plan(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     record = json.loads(done.out)
     assert record.keys() == {
-        *("model", "lines", "answers", "tokens", "rates", "assumed"),
+        *("model", "lines", "answers", "tokens", "rates"),
         *("clairvoyant", "without_flash_attention", "seconds", "plan", "users"),
     }
-    assert record["assumed"] == {} and record["clairvoyant"] is None and record["users"] == []
+    assert record["clairvoyant"] is None and record["users"] == []
     assert record["answers"] == 2 and record["model"]["drafter"] is None
     # Nothing drafts, so there is no `auto`; copying can be predicted all the same.
     assert {line["drafter"] for line in record["lines"]} == {"plain", "suffix", "lookup", "ngram"}

@@ -28,6 +28,15 @@ def test_the_load_of_others_is_seen() -> None:
         busy.communicate()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the times of ended programs")
+def test_ended_programs_of_this_one_are_others_only_if_wanted() -> None:
+    all_others, others = BusyCores(), BusyCores(children=True)
+    code = "import time\nwhile time.process_time() < 0.5: pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    found, less = all_others.mean(), others.mean()
+    assert found is not None and less is not None and less < found
+
+
 def test_this_program_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four cores of this process, the last of them idle; it computed for half of the time."""
     clocks = iter([(0.0, 5.0, 7.0), (10.0, 10.0, 17.0), (12.0, 12.0, 25.0)])

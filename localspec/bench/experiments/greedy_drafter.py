@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
+from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import (
     Drafter,
@@ -28,6 +29,11 @@ def greedy(drafter: Drafter, name: str) -> Drafter:
     return _GreedyDrafter(drafter, name)
 
 
+def greedy_sampler(sampler: Sampler) -> Sampler:
+    """The same filters, and the most probable token."""
+    return replace(sampler, params=replace(sampler.params, temperature=0.0))
+
+
 class _GreedyDrafter:
     def __init__(self, drafter: Drafter, name: str) -> None:
         self.name = name
@@ -40,8 +46,7 @@ class _GreedyDrafter:
 
     def passes(self, limit: Limit) -> Passes[Draft]:
         """Draft the greedy continuation, through the same filters."""
-        params = replace(limit.sampler.params, temperature=0.0)
-        sampler = replace(limit.sampler, params=params)
+        sampler = greedy_sampler(limit.sampler)
         return (yield from proposal(self._drafter, replace(limit, sampler=sampler)))
 
     def observe(self, outcome: Outcome) -> None:

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TypedDict
 
 from localspec.bench.experiments.command_line import Table, argument_parser
-from localspec.bench.experiments.greedy_drafter import greedy
+from localspec.bench.experiments.greedy_drafter import greedy, greedy_sampler
 from localspec.engine.engine import Engine, load
 from localspec.engine.generation import Result
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
-from localspec.forecast.replay import Prediction, ScoredText, predict, score_text
+from localspec.forecast.replay import ScoredText, expected_steps, score_text
 from localspec.llama.context import single_sequence
 from localspec.llama.context_params import ContextParams
 from localspec.models import registry
@@ -57,8 +57,11 @@ _FILTERS = _Filters(top_k=40, top_p=0.95, min_p=0.05)
 
 
 @dataclass(frozen=True, slots=True)
-class _Measured:
-    """The counterparts of Prediction, counted while generating."""
+class Prediction:
+    """What was counted or is expected over some texts.
+
+    tokens_per_step: block efficiency. acceptance: accepted over drafted tokens.
+    """
 
     tokens_per_step: ConfidenceInterval
     acceptance: ConfidenceInterval
@@ -140,7 +143,7 @@ def engines_of(target: Path, small: Path) -> Iterator[dict[str, Engine]]:
         yield engines
 
 
-def _measure(engine: Engine, rule: str, depth: int, work: Workload) -> _Measured:
+def _measure(engine: Engine, rule: str, depth: int, work: Workload) -> Prediction:
     """Generate all texts, and count what was accepted."""
     tokens, steps, drafted, accepted = [], [], [], []
     for prompt, seeds in work.seeded():
@@ -151,11 +154,30 @@ def _measure(engine: Engine, rule: str, depth: int, work: Workload) -> _Measured
         steps.append(sum(stats.steps for stats in all_stats))
         drafted.append(sum(stats.drafted for stats in all_stats))
         accepted.append(sum(stats.accepted for stats in all_stats))
-    return _Measured(ratio_interval(tokens, steps), ratio_interval(accepted, drafted))
+    return Prediction(ratio_interval(tokens, steps), ratio_interval(accepted, drafted))
 
 
-def score(engines: Mapping[str, Engine], work: Workload) -> list[list[ScoredText]]:
-    """Sample each text from the target alone, and score it with both models: texts by prompt."""
+def predict(prompts: Sequence[Sequence[ScoredText]], rule: str, depth: int) -> Prediction:
+    """Predict acceptance and tokens per step of a rule at a depth.
+
+    prompts: the texts sampled from each prompt. Texts of one prompt are alike, so the intervals are
+    over prompts.
+    """
+    tokens = [sum(len(text) for text in texts) for texts in prompts]
+    counts = [[expected_steps(text, rule, depth) for text in texts] for texts in prompts]
+    steps = [sum(each.steps for each in texts) for texts in counts]
+    drafted = [sum(each.drafted for each in texts) for texts in counts]
+    accepted = [sum(each.accepted for each in texts) for texts in counts]
+    return Prediction(ratio_interval(tokens, steps), ratio_interval(accepted, drafted))
+
+
+def score(
+    engines: Mapping[str, Engine], work: Workload, *, match: bool = False
+) -> list[list[ScoredText]]:
+    """Sample each text from the target alone, and score it with both models: texts by prompt.
+
+    match: whether drafts are the most probable tokens: `coupled` is sample-and-match then.
+    """
     plain, [drafter] = engines["none"], engines[MODEL].drafter_set.sequences.values()
     with ExitStack() as stack:
         target, small = (
@@ -169,13 +191,16 @@ def score(engines: Mapping[str, Engine], work: Workload) -> list[list[ScoredText
 
         def scored(prompt: str, seed: int) -> ScoredText:
             text = work.generate(plain, prompt, seed).token_ids
-            ids = plain.model.tokenize(prompt)
-            return score_text(target, small, ids, text, work.sampler(seed), limit=work.tokens)
+            ids, sampler = plain.model.tokenize(prompt), work.sampler(seed)
+            drafting = greedy_sampler(sampler) if match else sampler
+            return score_text(
+                target, small, ids, text, sampler, limit=work.tokens, drafting=drafting
+            )
 
         return [[scored(prompt, seed) for seed in seeds] for prompt, seeds in work.seeded()]
 
 
-def _cells(seen: _Measured | Prediction | None) -> list[object]:
+def _cells(seen: Prediction | None) -> list[object]:
     if not seen:
         return []
     steps = seen.tokens_per_step
@@ -184,9 +209,10 @@ def _cells(seen: _Measured | Prediction | None) -> list[object]:
 
 def _print_rows(table: Table, engines: Mapping[str, Engine], depth: int, work: Workload) -> None:
     """Print the rows of one temperature."""
-    texts = score(engines, replace(work, first_seed=OTHER_SEEDS))
+    others = replace(work, first_seed=OTHER_SEEDS)
+    texts, matched = (score(engines, others, match=each) for each in (False, True))
 
-    def print_row(drafter: str, rule: str, seen: _Measured, told: Prediction | None) -> None:
+    def print_row(drafter: str, rule: str, seen: Prediction, told: Prediction | None) -> None:
         table.print_row(work.temperature, drafter, rule, *_cells(seen), *_cells(told))
 
     for drafter in (MODEL, *_MODEL_FREE):
@@ -197,7 +223,7 @@ def _print_rows(table: Table, engines: Mapping[str, Engine], depth: int, work: W
             )
         if drafter == MODEL:
             seen = _measure(engines[MATCH], "coupled", depth, work)
-            print_row(MODEL, MATCH, seen, predict(texts, MATCH, depth))
+            print_row(MODEL, MATCH, seen, predict(matched, "coupled", depth))
 
 
 def main() -> None:
