@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from localspec.cli.output import join_facts, write_note, write_to_stderr
 from localspec.cli.table import table_text
+from localspec.distillation.last_trial import DEPTH
 from localspec.utils.format import format_seconds, one_line
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def progress_line(progress: "Progress") -> str:
             f"{progress.phase}{share}",
             "" if progress.left is None else f"{format_seconds(progress.left)} left",
             "" if speed is None else f"{speed:,.0f} tokens/s",
-            "" if rate is None else f"{rate:.0%} accepted so far",
+            "" if rate is None else f"{rate:.0%} of first tokens accepted so far",
             "" if gain is None else f"{gain:.2f} x plain expected",
         ]
     )
@@ -77,7 +78,7 @@ def stopped_text(kept: int) -> str:
 def trained_text(done: "Trained") -> list[str]:
     """The lines at the end."""
     rates = [each[0] for each in done.history]
-    best = f"{rates[0]:.1%} of its tokens accepted untrained, {max(rates):.1%} now"
+    best = f"{rates[0]:.1%} of first tokens of drafts accepted untrained, {max(rates):.1%} now"
     if not done.finished:
         return [f"stopped: the best so far is kept ({best}); --resume goes on", *_loss(done)]
     lines = [f"{best}, by the distributions on held-out texts"]
@@ -107,7 +108,7 @@ def _loss(done: "Trained") -> list[str]:
         for each in done.trials
         if each.name == str(done.path)
     ]
-    figures = f" ({', '.join(tried)}, by its tokens per step and the bytes it reads)"
+    figures = f" ({', '.join(tried)}, by what is accepted and the bytes it reads)"
     return [
         f"it does not pay{figures if tried else ' so far'}: --draft auto leaves it out; "
         f"--draft {done.path} takes it"
@@ -115,6 +116,9 @@ def _loss(done: "Trained") -> list[str]:
 
 
 def _trials_text(done: "Trained") -> list[str]:
+    about = (
+        f"{done.trials[0].prompts} held-out prompts, {DEPTH} tokens a draft, all of them counted:"
+    )
     header = ("drafter", "T", "accepted", "tokens/step", "tokens/s")
     rows = [
         (
@@ -126,7 +130,7 @@ def _trials_text(done: "Trained") -> list[str]:
         )
         for each in done.trials
     ]
-    return table_text(header, rows, header[1:]).splitlines()
+    return [about, *table_text(header, rows, header[1:]).splitlines()]
 
 
 def trained_record(done: "Trained") -> dict[str, Any]:

@@ -81,9 +81,11 @@ def _trials(done: Trained) -> list[str]:
     return [
         section(
             "Beside the drafters there were",
-            f"Held-out prompts, {DEPTH} tokens drafted at a time. The expected speed is a multiple "
-            "of plain decoding's, by the bytes that the passes of target and drafter read; a very "
-            "small target, of which reading is the lesser part of a pass, gains less.",
+            f"{done.trials[0].prompts} of the held-out prompts, {DEPTH} tokens drafted at a time, "
+            "of which the share in the column accepted became text. The expected speed is a "
+            "multiple of plain decoding's, with drafts as long as pays most, by the bytes that the "
+            "passes of target and drafter read; a very small target, of which reading is the "
+            "lesser part of a pass, gains less.",
         ),
         tag("div", *steps, *speeds, class_="charts"),
         table(COLUMNS, [[_cells(each) for each in trials] for _, trials in by_temperature]),
@@ -150,13 +152,14 @@ def shown_name(trial: Trial) -> str:
 
 def _material(done: Trained) -> list[str]:
     about = done.facts
+    trials = f", all else on {done.trials[0].prompts} of them" if done.trials else ""
     return [
         section(
             "What it was trained on",
             f"The target's answers to {about.prompts:,} prompts ({about.texts}): {about.answers:,} "
             f"tokens of answers, {about.tokens:,} with their prompts. The answers to "
-            f"{about.held_out:,} other prompts were held out, and everything on this page was "
-            "measured on them. The page has no text of what was trained on, and of the held-out "
+            f"{about.held_out:,} other prompts were held out: the acceptance by round was measured "
+            f"on them{trials}. The page has no text of what was trained on, and of the held-out "
             "answers those below alone; nothing was sent anywhere.",
         )
     ]

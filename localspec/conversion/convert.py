@@ -134,9 +134,9 @@ def default_path(target: TargetFile, architecture: str, type_: TensorType) -> Pa
 
 
 def _list(path: Path, head: ConvertedHead, target: TargetFile) -> None:
-    """Make a head one of its target's own drafters. Nothing is known of its acceptance."""
+    """Make a head one of its target's own drafters."""
     kind = kind_of(read_header(path)) or head.architecture
-    add_trained(target.path, TrainedDrafter(kind, path.absolute(), target.name, False, 0.0))
+    add_trained(target.path, TrainedDrafter(kind, path.absolute(), target.name, False))
 
 
 def is_here(path: Path, recipe: str) -> bool:

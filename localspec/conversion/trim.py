@@ -158,7 +158,7 @@ def add_trimmed(
     """
     target, kind = head.target, kind_of(head.header) or EAGLE3
     path = done.path.absolute()
-    listed = TrainedDrafter(kind, path, target.name, False, after.accepted)
+    listed = TrainedDrafter(kind, path, target.name, False)
     # Listed first, so that its name beside the target hides no other head.
     add_trained(target.path, listed)
     others = (each.file for each in own_drafters(target.path) if not each.objection)

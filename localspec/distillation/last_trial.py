@@ -9,6 +9,7 @@ from typing import Any
 from localspec.distillation.texts import Stopped
 from localspec.engine.engine import Engine
 from localspec.generation_config import GenerationOptions
+from localspec.models.speed_up import best_speed
 from localspec.stats import Stats, sum_of
 
 # Tokens of each text, and of each draft.
@@ -33,8 +34,10 @@ class Trial:
     """What one configuration did at one temperature.
 
     accepted: the share of drafted tokens that became text; 0 for plain decoding. tokens_per_step:
-    of the target's passes. step_cost: the expected time of a step, in steps of plain decoding.
-    by_place: the share of drafts whose 1st, 2nd, ... token became text. samples: a few answers.
+    of the target's passes. drafting: the share of steps with a draft. by_place: the share of drafts
+    whose 1st, 2nd, ... token became text. step_costs: the expected time of a step with a draft of
+    1, 2, ... tokens, in steps of plain decoding. prompts: how many were answered. samples: a few
+    answers.
     """
 
     name: str
@@ -42,14 +45,19 @@ class Trial:
     accepted: float
     tokens_per_step: float
     tokens_per_second: float
-    step_cost: float = 1.0
+    drafting: float = 1.0
     by_place: Sequence[float] = ()
+    step_costs: Sequence[float] = ()
+    prompts: int = 1
     samples: Sequence[Sample] = ()
 
     @property
     def expected_speed(self) -> float:
-        """The speed to expect, as a multiple of plain decoding's."""
-        return self.tokens_per_step / self.step_cost
+        """The speed to expect at the depth that pays most, as a multiple of plain decoding's."""
+        return best_speed(
+            [self.drafting * share for share in self.by_place],
+            [1 + self.drafting * (cost - 1) for cost in self.step_costs],
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, without the texts."""
@@ -61,6 +69,7 @@ class Trial:
             "tokens_per_second": self.tokens_per_second,
             "expected_speed": self.expected_speed,
             "accepted_by_place": list(self.by_place),
+            "prompts": self.prompts,
         }
 
 
@@ -71,11 +80,11 @@ def try_drafter(
     temperature: float,
     cancel: threading.Event,
     *,
-    step_cost: float = 1.0,
+    step_costs: Sequence[float] = (),
 ) -> Trial:
     """Let the target write texts with the drafts of the engine's drafters, DEPTH tokens each.
 
-    cancel: set to end it early. Raises Stopped then. step_cost: as in Trial.
+    cancel: set to end it early. Raises Stopped then. step_costs: as in Trial.
     """
     options: GenerationOptions = {
         "max_tokens": TOKENS,
@@ -106,7 +115,9 @@ def try_drafter(
         total.acceptance_rate or 0.0,
         total.tokens_per_step or 0.0,
         total.generated_tokens / seconds,
-        step_cost,
+        total.drafting_steps / max(1, total.steps),
         [accepted / total.drafting_steps for accepted in total.accepted_per_position],
+        step_costs,
+        len(prompts),
         samples,
     )

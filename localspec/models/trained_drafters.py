@@ -25,16 +25,14 @@ _FOLDER, _LISTS = "drafters", "lists"
 class TrainedDrafter:
     """kind: one of KINDS. file: its GGUF. target: the name of its target's file.
 
-    preferred: whether it is faster than the other drafters of its target, as measured.
-    acceptance: the share of its tokens that the target accepted, on held-out texts. pays: whether
-    it is faster than plain decoding.
+    preferred: whether it is faster than the other drafters of its target, as measured. pays:
+    whether it is faster than plain decoding.
     """
 
     kind: str
     file: Path
     target: str
     preferred: bool
-    acceptance: float
     pays: bool = True
 
 
@@ -124,7 +122,6 @@ def _parse(value: Any) -> list[TrainedDrafter]:
             Path(each["file"]),
             str(each["target"]),
             bool(each["preferred"]),
-            float(each["acceptance"]),
             bool(each["pays"]),
         )
         for each in value

@@ -52,7 +52,7 @@ from localspec.utils.format import format_bytes, format_seconds
 
 _REVISION, _SEED = 2, 1
 # Files of a work folder: of a training that goes on, and of one that has ended.
-_LAYERS, _ENDED = "layers", "ended-2"
+_LAYERS, _ENDED = "layers", "ended-3"
 # The last trial takes this share of all time, and so many seconds at least.
 _TRIAL_SHARE, _TRIAL_SECONDS = 0.08, 20.0
 Watch = Callable[[Progress], None]
@@ -345,7 +345,7 @@ class OwnTraining:
             except Stopped:
                 finished = False
         listed = TrainedDrafter(
-            request.kind, self.path.absolute(), self._target.name, preferred, rates[0], pays
+            request.kind, self.path.absolute(), self._target.name, preferred, pays
         )
         add_trained(self._target.path, listed)
         trained = Trained(

@@ -33,8 +33,9 @@ PLAIN, SUFFIX = "none", "suffix"
 # From so many tokens on, a head's logits take most of its time. Where it was measured, a quarter of
 # 128,256 tokens was accepted as often as all of them (docs/heads.md).
 LARGE_VOCABULARY = 1 << 16
-# Prompts of the last trial.
-_FEWEST_PROMPTS, _MOST_PROMPTS = 4, 8
+# Prompts of the last trial: as many as its time allows, at least so many.
+_FEWEST_PROMPTS = 4
+_DEPTHS = range(1, DEPTH + 1)
 _SLOWER, _LOADING = 2.0, 1.0
 
 
@@ -117,28 +118,28 @@ def rivals(target: Path, own: Rival) -> list[Rival]:
     return [each for each in found if not each.file.samefile(own.file)][:1]
 
 
-def expected_costs(target: Path, rivals: Sequence[Rival]) -> dict[str, float]:
-    """What steps of DEPTH drafted tokens take, in plain steps, by the names of all that is tried.
+def expected_costs(target: Path, rivals: Sequence[Rival]) -> dict[str, list[float]]:
+    """What steps with drafts of 1 to DEPTH tokens take, in plain steps, by the names of all tried.
 
     By the bytes that passes read, of which drafters without a model read none.
     """
-    facts = facts_of(target)
-    model_free = bytes_read(facts, DEPTH + 1) / bytes_read(facts, 1)
-    return {
-        **{each.name: step_costs(facts, facts_of(each.file), each.kind)[DEPTH] for each in rivals},
-        PLAIN: 1.0,
-        SUFFIX: model_free,
-    }
+    facts, found = facts_of(target), dict[str, list[float]]()
+    for each in rivals:
+        costs = step_costs(facts, facts_of(each.file), each.kind)
+        found[each.name] = [costs[depth] for depth in _DEPTHS]
+    plain = bytes_read(facts, 1)
+    model_free = [bytes_read(facts, depth + 1) / plain for depth in _DEPTHS]
+    return {**found, PLAIN: [], SUFFIX: model_free}
 
 
 def last_trials(
     engine: Engine,
-    costs: Mapping[str, float],
+    costs: Mapping[str, Sequence[float]],
     prompts: Sequence[Sequence[int]],
     watch: Callable[[float], None],
     cancel: Event,
 ) -> list[Trial]:
-    """What the target accepts of drafters, on some prompts. costs: of steps, by names for --draft.
+    """What the target accepts of drafters, on some prompts. costs: as `expected_costs`.
 
     Raises Stopped if `cancel` is set.
     """
@@ -147,7 +148,7 @@ def last_trials(
         for temperature in TEMPERATURES:
             # A drafter that is new to these prompts: one that copies knows the texts before.
             engine.switch(draft=name)
-            tried = try_drafter(engine, name, prompts, temperature, cancel, step_cost=cost)
+            tried = try_drafter(engine, name, prompts, temperature, cancel, step_costs=cost)
             found.append(tried)
             watch(len(found) / (len(costs) * len(TEMPERATURES)))
     return found
@@ -157,15 +158,13 @@ def trial_prompts(seconds: float, plain: float, configurations: int) -> int:
     """How many prompts a trial of so many seconds has. plain: seconds of a token."""
     # A drafter may make a quick target slower, and is loaded first.
     each = _SLOWER * TOKENS * plain * len(TEMPERATURES)
-    return max(
-        _FEWEST_PROMPTS, min(_MOST_PROMPTS, int((seconds / configurations - _LOADING) / each))
-    )
+    return max(_FEWEST_PROMPTS, int((seconds / configurations - _LOADING) / each))
 
 
 def pays(trials: Sequence[Trial], own: Rival) -> bool:
-    """Whether a drafter is faster than plain decoding, by tokens per step and the bytes of a step.
+    """Whether a drafter is faster than plain decoding, by accepted tokens and the bytes of a step.
 
-    The measured seconds of a few texts would say less.
+    At the depth that pays most, as `auto` drafts. The seconds of a few texts would say less.
     """
     return _gain(trials, own.name) > _gain(trials, PLAIN)
 

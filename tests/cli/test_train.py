@@ -140,7 +140,7 @@ def test_a_trained_drafter_is_listed_shown_and_deleted(
     cli: Run, target: Path, tmp_path: Path
 ) -> None:
     made = write_cut_target(tmp_path / "draft-model-x-Q8_0.gguf", tied=True, quantised=True)
-    add_trained(target, TrainedDrafter(DRAFT_MODEL, made, target.name, True, 0.5))
+    add_trained(target, TrainedDrafter(DRAFT_MODEL, made, target.name, True))
     assert f"draft-model {made}, found with the target" in cli("show", str(target)).out
     names = [each["name"] for each in cli("ls", "--json").record["models"]]
     assert str(made) in names
@@ -160,7 +160,7 @@ def test_one_that_gains_less_comes_last(target: Path, tmp_path: Path) -> None:
 
     files = [write_cut_target(tmp_path / f"{name}.gguf", seed=4) for name in "abc"]
     for file, preferred in zip(files, (False, True, False), strict=True):
-        add_trained(target, TrainedDrafter(DRAFT_MODEL, file, target.name, preferred, 0.5))
+        add_trained(target, TrainedDrafter(DRAFT_MODEL, file, target.name, preferred))
     assert [each.file for each in own_drafters(target)] == [files[1], files[2], files[0]]
     files[2].unlink()
     assert [each.file for each in own_drafters(target)] == [files[1], files[0]]

@@ -32,12 +32,14 @@ def trained(
 ) -> Trained:
     """A head that was trained. own: its file. sample: of its answers."""
     trials = [
-        Trial(name, temperature, 0.45, steps, 61.5, cost, places, [sample] if places else [])
-        for name, steps, cost, places in (
-            (own, 2.54, 1.3, [0.7, 0.5, 0.3, 0.2]),
-            ("models/draft.gguf", 2.2, 1.9, [0.6, 0.4, 0.2, 0.1]),
-            ("none", 1.0, 1.0, []),
-            ("suffix", 1.54, 1.0, [0.3]),
+        Trial(
+            name, temperature, 0.45, steps, 61.5, 1.0, places, costs, 8, [sample] if places else []
+        )
+        for name, steps, costs, places in (
+            (own, 2.7, [1.1, 1.2, 1.28, 1.5], [0.7, 0.5, 0.3, 0.2]),
+            ("models/draft.gguf", 2.3, [1.4, 1.8, 1.9, 2.3], [0.6, 0.4, 0.2, 0.1]),
+            ("none", 1.0, [], []),
+            ("suffix", 1.3, [1.0], [0.3]),
         )
         for temperature in (0.0, 0.8)
     ]

@@ -126,7 +126,7 @@ def test_a_trimmed_head_is_named_after_its_target(folder: Path) -> None:
     # Where it is known that the cut did not gain, the whole head stays the first.
     whole.touch()
     (folder / "eagle3-broken.gguf").symlink_to("none")
-    add_trained(target, TrainedDrafter("eagle3", trimmed, target.name, False, 0.3))
+    add_trained(target, TrainedDrafter("eagle3", trimmed, target.name, False))
     assert [each.file for each in own_drafters(target, Known())] == [whole, trimmed]
 
 

@@ -23,7 +23,7 @@ def test_suffix_copies_nothing_from_the_texts_of_another_temperature(
     target = write_cut_target(tmp_path / "target.gguf")
     with localspec.load(target, "none", reproducible=True, **RUNTIME) as engine:
         prompts = tokenized(engine, letters(4))
-        costs = {"suffix": 1.0}
+        costs = {"suffix": [1.0] * 4}
         tried = result.last_trials(engine, costs, prompts, lambda _: None, threading.Event())
     first, second = tried
     assert (first.accepted, first.tokens_per_step) == (second.accepted, second.tokens_per_step)

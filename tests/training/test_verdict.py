@@ -8,7 +8,9 @@ import pytest
 from fakes.trainings import trained
 
 from localspec.cli.train_output import trained_text
+from localspec.conversion.target import TargetFile
 from localspec.distillation.last_trial import Trial
+from localspec.distillation.work_folder import WorkFolder
 from localspec.models.own_drafters import own_drafters
 from localspec.models.trained_drafters import trained_drafters
 
@@ -17,7 +19,10 @@ pytest.importorskip("torch")
 from fakes.cut_target import write_cut_target
 from fakes.training_runs import request
 
-from localspec.training import own_training
+from localspec.training import expected_speed, own_training
+from localspec.training.drafter_kind import KindOptions
+from localspec.training.expected_speed import ExpectedSpeed
+from localspec.training.kinds import KINDS
 from localspec.training.own_training import OwnTraining
 from localspec.training.result import PLAIN, Rival, is_preferred, pays
 
@@ -28,7 +33,15 @@ def trials(own: float, other: float | None = None) -> list[Trial]:
     """Trials at two temperatures. own, other: tokens per step of drafters whose steps cost 1.5."""
     found = {OWN.name: own, PLAIN: 1.0, "suffix": 1.2, **({OTHER.name: other} if other else {})}
     return [
-        Trial(name, temperature, 0.5, steps, 50.0, 1.0 if name in (PLAIN, "suffix") else 1.5)
+        Trial(
+            name,
+            temperature,
+            0.5,
+            steps,
+            50.0,
+            by_place=[] if name == PLAIN else [steps - 1],
+            step_costs=[] if name == PLAIN else [1.0 if name == "suffix" else 1.5],
+        )
         for name, steps in found.items()
         for temperature in (0.0, 0.8)
     ]
@@ -46,6 +59,30 @@ def test_beside_another_drafter_it_must_beat_both() -> None:
     assert not is_preferred(trials(1.4, 1.2), OWN, [OTHER])
 
 
+def test_it_is_judged_at_the_depth_that_pays_most() -> None:
+    # Four tokens at a time would lose: (1 + 0.5 + 0.1 + 0.02 + 0) / 2.2.
+    own = {"by_place": [0.5, 0.1, 0.02, 0.0], "step_costs": [1.3, 1.6, 1.9, 2.2]}
+    one = Trial(OWN.name, 0.0, 0.15, 1.62, 50.0, **own)
+    plain = Trial(PLAIN, 0.0, 0.0, 1.0, 50.0)
+    assert one.expected_speed == pytest.approx(1.5 / 1.3)
+    assert pays([one, plain], OWN) and is_preferred([one, plain], OWN, [])
+    # Steps without a draft cost what they cost.
+    assert replace(one, drafting=0.5).expected_speed == pytest.approx(1.25 / 1.15)
+    assert plain.expected_speed == 1
+
+
+def test_one_that_was_stopped_is_judged_so_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    target = TargetFile(write_cut_target(tmp_path / "target.gguf"))
+    drafter = KINDS["draft-model"].create(target, KindOptions(layers=1, kept=(0,)), [])
+    monkeypatch.setattr(expected_speed, "step_costs", lambda *_: {1: 1.3, 2: 1.6, 3: 1.9, 4: 2.2})
+    expected = ExpectedSpeed(target, drafter, "draft-model", WorkFolder(["test"]))
+    assert expected.at([0.5, 0.2, 0.2, 0.0]) == pytest.approx(1.5 / 1.3)
+    assert expected.at([0.9]) == pytest.approx((1 + 0.9 + 0.81 + 0.729 + 0.6561) / 2.2)
+
+
 def test_the_lines_at_the_end_say_that_it_does_not_pay() -> None:
     done = trained()
     assert trained_text(done)[-1] == "--draft auto takes it for this model from now on"
@@ -55,6 +92,13 @@ def test_the_lines_at_the_end_say_that_it_does_not_pay() -> None:
     assert "gains more" in trained_text(replace(done, preferred=False))[-1]
     stopped = replace(done, preferred=False, pays=False, finished=False, trials=[])
     assert "it does not pay so far: --draft auto leaves it out" in trained_text(stopped)[-1]
+
+
+def test_the_lines_at_the_end_say_what_was_accepted_of_what() -> None:
+    said = trained_text(trained())
+    assert said[0].startswith("10.0% of first tokens of drafts accepted untrained, 65.0% now, by")
+    assert said[1] == "8 held-out prompts, 4 tokens a draft, all of them counted:"
+    assert "accepted" in said[2]
 
 
 @pytest.mark.usefixtures("short_texts")
