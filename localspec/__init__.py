@@ -19,14 +19,18 @@ if TYPE_CHECKING:
     from localspec.conversation.turns import Conversation, Turn
     from localspec.engine.engine import Engine, load
     from localspec.engine.generation import Generation, Result, Token
+    from localspec.engine.interruption import InterruptedTextError
     from localspec.engine.texts import AsyncGeneration
     from localspec.errors import (
         ContextFullError,
+        DeviceError,
         DrafterMismatchError,
         InvalidValueError,
         LocalspecError,
         ModelLoadError,
         ModelNotFoundError,
+        OutOfMemoryError,
+        WorkerError,
     )
     from localspec.generation_config import GenerationConfig
     from localspec.llama.placement import Placement
@@ -71,6 +75,10 @@ _HOMES = {
     "ModelNotFoundError": "errors",
     "ModelLoadError": "errors",
     "DrafterMismatchError": "errors",
+    "OutOfMemoryError": "errors",
+    "WorkerError": "errors",
+    "DeviceError": "errors",
+    "InterruptedTextError": "engine.interruption",
 }
 
 __all__ = [
@@ -79,6 +87,7 @@ __all__ = [
     "AsyncGeneration",
     "ContextFullError",
     "Conversation",
+    "DeviceError",
     "Draft",
     "Drafter",
     "DrafterMismatchError",
@@ -88,12 +97,14 @@ __all__ = [
     "Gauge",
     "Generation",
     "GenerationConfig",
+    "InterruptedTextError",
     "InvalidValueError",
     "Limit",
     "LocalspecError",
     "ModelLoadError",
     "ModelNotFoundError",
     "Notice",
+    "OutOfMemoryError",
     "Outcome",
     "Piece",
     "Placement",
@@ -105,6 +116,7 @@ __all__ = [
     "Token",
     "Traits",
     "Turn",
+    "WorkerError",
     "load",
     "watched",
 ]

@@ -11,8 +11,7 @@ from localspec.sampling.params import SamplingParams
 from localspec.speculation.draft import MAX_DEPTH
 from localspec.speculation.rules import Rule, rule_named
 from localspec.utils.format import as_json
-from localspec.utils.option_types import type_fields, typed, whole_number
-from localspec.utils.similar_names import did_you_mean
+from localspec.utils.option_types import require_known, type_fields, typed, whole_number
 
 DEFAULT_MAX_TOKENS = 256
 
@@ -111,6 +110,7 @@ class GenerationConfig:
         None means the default.
         """
         given = {name: value for name, value in options.items() if value is not None}
+        require_known(given, GenerationOptions.__annotations__)
         given = typed(given, GenerationOptions)
         sampling = {name: given.pop(name) for name in _SAMPLING & given.keys()}
         if "response_format" in given:
@@ -120,10 +120,6 @@ class GenerationConfig:
             given |= formatted
         if "schema" in given:
             given["schema"] = _schema_text(given["schema"])
-        if unknown := given.keys() - ({f.name for f in fields(cls)} - {"sampling"}):
-            hint = did_you_mean(min(unknown), GenerationOptions.__annotations__)
-            what = f"there is no setting {min(unknown)!r}"
-            raise InvalidValueError(f"{what}; {hint}" if hint else what)
         if "stop" in given:
             given["stop"] = _stop_texts(given["stop"])
         return cls(**given, sampling=sampling)

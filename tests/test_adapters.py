@@ -202,6 +202,19 @@ def test_two_threads_ask_one_drafter() -> None:
             assert draft[:least].tolist() == first[:least].tolist()
 
 
+def test_a_draft_is_counted_once_it_is_known_what_became_of_it() -> None:
+    with draft_model("suffix", depth=4) as drafter:
+        ids = [1, 2, 3, 4] * 8
+        draft = drafter(np.array(ids, dtype=np.intc)).tolist()
+        assert draft[:2] == [1, 2] and (drafter.drafted, drafter.accepted) == (0, 0)
+        drafter(np.array([*ids, 1, 9], dtype=np.intc))
+        known = drafter.drafted, drafter.accepted
+        assert known == (len(draft), 1)
+        drafter(np.array([7, *ids], dtype=np.intc))  # another text: the last draft has no end
+        assert (drafter.drafted, drafter.accepted) == known
+        assert repr(drafter) == f"<LlamaDrafter suffix, 1 of {len(draft)} drafted tokens accepted>"
+
+
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
@@ -209,6 +222,9 @@ def test_two_threads_ask_one_drafter() -> None:
         ({"draft": ["suffix"]}, InvalidValueError, r"draft is \['suffix'\]; name one drafter"),
         ({"draft": None}, InvalidValueError, "draft is None; name one drafter"),
         ({"draft": "suffix", "depth": 0}, InvalidValueError, "depth is 0"),
+        ({"draft": "D", "target": "T", "gpu_layers": "all"}, InvalidValueError, "gpu_layers is 'a"),
+        ({"draft": "D", "target": "T", "context": "64"}, InvalidValueError, "write 64 without"),
+        ({"draft": "suffix", "n_ctx": 64}, InvalidValueError, "'n_ctx'; did you mean context"),
         ({"draft": "nothere.gguf", "target": "T"}, ModelNotFoundError, "nothere.gguf"),
         ({"draft": "D"}, InvalidValueError, "target is not given"),
         ({"draft": "D", "target": "other"}, DrafterMismatchError, "cannot draft for"),

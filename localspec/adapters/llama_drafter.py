@@ -31,6 +31,7 @@ from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, Outcome, proposal
 from localspec.speculation.passes import run
 from localspec.utils.closing import Closing
+from localspec.utils.option_types import known_options, typed
 from localspec.utils.tokens import common_prefix
 
 # A token is drafted if all tokens up to it are accepted with this probability at least: `Llama`
@@ -43,8 +44,9 @@ class LlamaDrafter(DraftCallback, Closing):
     """A drafter for one `Llama` object of llama-cpp-python; made by `draft_model`.
 
     It drafts as many tokens as are likely to be accepted, at most `depth`, which it learns from the
-    texts that it is shown. drafted, accepted: the tokens so far. Close it (or use `with`) to free
-    its model, if it has one, after the last use of its `Llama`.
+    texts that it is shown. drafted, accepted: the tokens so far, without the last draft of a text,
+    of which it is not told what became. Close it (or use `with`) to free its model, if it has one,
+    after the last use of its `Llama`.
     """
 
     def __init__(self, drafter: Drafter, depth: int, resources: ExitStack) -> None:
@@ -58,6 +60,10 @@ class LlamaDrafter(DraftCallback, Closing):
         self._text: list[int] = []
         self._draft: Sequence[int] = ()
 
+    def __repr__(self) -> str:
+        name = self._candidate.drafter.name
+        return f"<LlamaDrafter {name}, {self.accepted} of {self.drafted} drafted tokens accepted>"
+
     def close(self) -> None:
         """Free the model of the drafter; it drafts nothing afterwards."""
         with self._lock:
@@ -70,7 +76,6 @@ class LlamaDrafter(DraftCallback, Closing):
                 return ()
             self._follow(text)
             self._draft = self._drawn(text, min(self._depth, room)).tokens if text and room else ()
-            self.drafted += len(self._draft)
             return self._draft
 
     def _follow(self, text: list[int]) -> None:
@@ -81,6 +86,7 @@ class LlamaDrafter(DraftCallback, Closing):
             drafter.begin(text)
         else:
             accepted = common_prefix(self._draft, new)
+            self.drafted += len(self._draft)
             self.accepted += accepted
             self._candidate.learn(self._draft, new)
             drafter.observe(Outcome(new, accepted))
@@ -105,6 +111,7 @@ class LlamaDrafter(DraftCallback, Closing):
         return run(proposal(candidate.drafter, limit.to(most, go_on)))
 
 
+@known_options
 def draft_model(
     draft: str | Path = "suffix",
     *,
@@ -124,7 +131,9 @@ def draft_model(
     Raises InvalidValueError, ModelNotFoundError, ModelLoadError, and DrafterMismatchError for a
     small model that cannot draft for the target, or a head.
     """
-    require("depth", depth, 1, 64)
+    numbers = {"depth": depth, "context": context, "gpu_layers": gpu_layers, "threads": threads}
+    given = typed(numbers, draft_model)
+    depth = require("depth", given["depth"], 1, 64)
     if not isinstance(draft, str | Path):
         raise InvalidValueError(
             f"draft is {draft!r:.60}; name one drafter: {', '.join(MODEL_FREE)}, or a small model"
@@ -140,8 +149,8 @@ def draft_model(
             f"draft is {str(draft)!r}, a model, and target is not given; name the file of Llama's "
             "model, so that the vocabularies can be compared"
         )
-    placement = Placement(gpu_layers)
-    runtime = RuntimeConfig(context=context, placement=placement, threads=threads)
+    placement = Placement(given["gpu_layers"])
+    runtime = RuntimeConfig(context=given["context"], placement=placement, threads=given["threads"])
     path, target = locate(draft, NAMES), locate(target)
     found = checked_drafter(DrafterSpec("draft-model", path), path, target)
     if found.head or found.matrices:

@@ -109,6 +109,9 @@ class Conversation:
         for turn in turns:
             self.add(turn)
 
+    def __repr__(self) -> str:
+        return f"<Conversation of {len(self.turns)} turns>"
+
     @classmethod
     def of(cls, given: "Conversation | None") -> "Conversation":
         """The given conversation, or a new one. Raises InvalidValueError for anything else."""

@@ -48,6 +48,10 @@ class Background(AsyncIterator[_Item], Generic[_Item, _Value]):
         self._channel: _Channel[_Item, _Value] | None = None
         self._last: _Last[_Value] | None = None
 
+    def __repr__(self) -> str:
+        state = "ended" if self._last else "begun" if self._channel else "not begun"
+        return f"<{type(self).__name__}, {state}>"
+
     async def __anext__(self) -> _Item:
         item = await self._next()
         if item is None:

@@ -1,7 +1,9 @@
 """Closing: what is closed at the end of its `with`."""
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import NoReturn, Self
+
+from localspec.errors import LocalspecError
 
 
 class Closing(ABC):
@@ -16,3 +18,10 @@ class Closing(ABC):
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        """Raise LocalspecError: models and threads can be neither pickled nor copied."""
+        raise LocalspecError(
+            f"this {type(self).__name__} belongs to this process, and can be neither pickled nor "
+            "copied; load or make another one in each process"
+        )

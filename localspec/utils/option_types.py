@@ -10,10 +10,32 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from localspec.errors import InvalidValueError
+from localspec.utils.similar_names import did_you_mean
 
 _Options = ParamSpec("_Options")
 _Result = TypeVar("_Result")
 _NUMBERS = (int, float)
+# What other libraries call options.
+_ELSEWHERE = {
+    "cache_type_k": "kv_type",
+    "ctx": "context",
+    "ctx_size": "context",
+    "draft_max": "depth",
+    "flash_attn": "flash_attention",
+    "max_new_tokens": "max_tokens",
+    "max_length": "max_tokens",
+    "model_path": "model",
+    "n_ctx": "context",
+    "n_gpu_layers": "gpu_layers",
+    "n_predict": "max_tokens",
+    "n_threads": "threads",
+    "num_ctx": "context",
+    "num_gpu": "gpu_layers",
+    "num_predict": "max_tokens",
+    "num_thread": "threads",
+    "repetition_penalty": "repeat_penalty",
+    "type_k": "kv_type",
+}
 
 
 def typed(options: Mapping[str, Any], owner: Any) -> dict[str, Any]:
@@ -40,6 +62,7 @@ def typed_options(function: Callable[_Options, _Result]) -> Callable[_Options, _
     """Let a function take its arguments as `typed` has them; an option of None has its default."""
     names = [*signature(function).parameters]
 
+    @known_options
     @wraps(function)
     def with_types(*args: _Options.args, **options: _Options.kwargs) -> _Result:
         typed(dict(zip(names, args, strict=False)), function)
@@ -47,6 +70,28 @@ def typed_options(function: Callable[_Options, _Result]) -> Callable[_Options, _
         return function(*args, **typed(given, function))
 
     return with_types
+
+
+def known_options(function: Callable[_Options, _Result]) -> Callable[_Options, _Result]:
+    """Let a function refuse options that it has not as `require_known` does."""
+    names = [*signature(function).parameters]
+
+    @wraps(function)
+    def with_names(*args: _Options.args, **options: _Options.kwargs) -> _Result:
+        require_known(options, names)
+        return function(*args, **options)
+
+    return with_names
+
+
+def require_known(given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise InvalidValueError for an option of no known name; it says which one may be meant."""
+    if unknown := {*given} - {*known}:
+        name = min(unknown)
+        here = _ELSEWHERE.get(name)
+        hint = f"did you mean {here}?" if here in {*known} else did_you_mean(name, known)
+        what = f"there is no setting {name!r}"
+        raise InvalidValueError(f"{what}; {hint}" if hint else what)
 
 
 def require_kind(name: str, value: object, kind: Any, what: str) -> None:

@@ -1,7 +1,9 @@
 """What `import localspec` gives a program: load, generate, stream, and one's own drafter."""
 
+import copy
 import json
 import math
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -98,6 +100,7 @@ def test_public_names() -> None:
         "AsyncGeneration",
         "ContextFullError",
         "Conversation",
+        "DeviceError",
         "Draft",
         "Drafter",
         "DrafterMismatchError",
@@ -107,12 +110,14 @@ def test_public_names() -> None:
         "Gauge",
         "Generation",
         "GenerationConfig",
+        "InterruptedTextError",
         "InvalidValueError",
         "Limit",
         "LocalspecError",
         "ModelLoadError",
         "ModelNotFoundError",
         "Notice",
+        "OutOfMemoryError",
         "Outcome",
         "Piece",
         "Placement",
@@ -124,6 +129,7 @@ def test_public_names() -> None:
         "Token",
         "Traits",
         "Turn",
+        "WorkerError",
         "load",
         "watched",
     ]
@@ -133,6 +139,28 @@ def test_every_public_name_is_there_and_documented() -> None:
     for name in localspec.__all__:
         assert getattr(localspec, name).__doc__, name
     assert dir(localspec) == localspec.__all__
+
+
+def test_misspelt_options_of_loading_name_the_right_ones(shared: Callable[[str], Engine]) -> None:
+    refused = localspec.InvalidValueError
+    for name in ("ctx", "n_ctx"):
+        with pytest.raises(refused, match=f"setting '{name}'; did you mean context"):
+            localspec.load(**{name: 64})
+    with pytest.raises(refused, match="setting 'drafter'; did you mean draft"):
+        shared("none").switch(drafter="none")  # type: ignore[call-arg]
+
+
+def test_what_holds_a_model_is_neither_pickled_nor_copied(
+    shared: Callable[[str], Engine],
+) -> None:
+    engine = shared("none")
+    with localspec.Session(engine) as session, engine.stream(PROMPT) as text:
+        for each in (engine, session, text):
+            for way in (pickle.dumps, copy.copy, copy.deepcopy):
+                with pytest.raises(LocalspecError, match="in each process"):
+                    way(each)
+        assert repr(session.conversation) == "<Conversation of 0 turns>"
+    assert repr(engine.astream(PROMPT)) == "<AsyncGeneration, not begun>"
 
 
 def test_other_names_are_not() -> None:
@@ -329,6 +357,7 @@ def test_prompts_that_cannot_be(
     ("options", "message"),
     [
         ({"tempreture": 1.0}, "there is no setting 'tempreture'; did you mean temperature?"),
+        ({"n_predict": 4}, "there is no setting 'n_predict'; did you mean max_tokens?"),
         ({"max_token": 4}, "there is no setting 'max_token'; did you mean max_tokens?"),
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"top_p": 0.0}, "top_p is 0.0"),

@@ -76,6 +76,22 @@ def test_what_is_wrong_is_named(option: str, value: object, line: str) -> None:
     assert str(refused.value) == line
 
 
+def test_an_unknown_option_is_named_with_the_one_that_may_be_meant() -> None:
+    @typed_options
+    def taken(*, context: int = 3, gpu_layers: int = 0) -> object:
+        return context, gpu_layers
+
+    for name, said in (
+        ("contex", "; did you mean context?"),
+        ("n_ctx", "; did you mean context?"),
+        ("num_gpu", "; did you mean gpu_layers?"),
+        ("n_predict", ""),  # what it is called elsewhere is no option of this function
+    ):
+        with pytest.raises(InvalidValueError) as refused:
+            taken(**{name: 5})
+        assert str(refused.value) == f"there is no setting {name!r}{said}"
+
+
 def test_arguments_are_checked_and_an_option_of_none_has_its_default() -> None:
     @typed_options
     def taken(place: str | Path | None = None, name: str = "a", *, count: int = 3) -> object:
