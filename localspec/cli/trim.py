@@ -134,7 +134,11 @@ def _counts(
 ) -> tuple[Counts, list[Prompt]]:
     """The counts of all tokens, and the prompts that are left to measure with."""
     if counted:
-        return count_texts(engine.model, _texts(counted)), prompts
+        counts = count_texts(engine.model, _texts(counted))
+        if not counts.any():
+            named = " and ".join(counted)
+            raise InvalidValueError(f"--count {named}: there is no text in it; name another file")
+        return counts, prompts
     if len(prompts) < 2:
         raise InvalidValueError(
             "there is one prompt, and one is needed to count and one to measure; name texts with "

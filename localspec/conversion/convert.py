@@ -27,7 +27,7 @@ from localspec.loading.fingerprints import fingerprint
 from localspec.loading.matrix_heads import require_target
 from localspec.models.trained_drafters import TrainedDrafter, add_trained, default_folder
 from localspec.utils.format import format_bytes
-from localspec.utils.paths import real_path, written_whole
+from localspec.utils.paths import make_private_folder, real_path, written_whole
 
 # Metadata of a converted file: what it was made from, the sha256 of its files, what it was made
 # for, and the whole request.
@@ -91,6 +91,7 @@ def convert(
     checkpoint, model = Checkpoint(source), TargetFile(target)
     eagle3 = is_eagle3(checkpoint)
     type_ = require_type(type_name, TYPES if eagle3 else matrix_files.TYPES)
+    _require_options_of(checkpoint.name, is_eagle3=eagle3, own_output=own_output, layers=layers)
     if eagle3:
         head = eagle3_head(checkpoint, model, type_, layers)
     else:
@@ -119,6 +120,22 @@ def convert(
     if listed:
         _list(path, head, model)
     return Conversion(path, head.architecture, head.notes, written=True)
+
+
+def _require_options_of(
+    name: str, *, is_eagle3: bool, own_output: bool, layers: Sequence[int] | None
+) -> None:
+    """Raise InvalidValueError for an option of the other kind of heads."""
+    if is_eagle3 and not own_output:
+        raise InvalidValueError(
+            f"{name} is an EAGLE-3 head, and --targets-output is for Medusa heads and MLP "
+            "speculators; leave it out"
+        )
+    if not is_eagle3 and layers is not None:
+        raise InvalidValueError(
+            f"{name} is no EAGLE-3 head, and no other head reads layers that --layers names; leave "
+            "it out"
+        )
 
 
 def default_path(target: TargetFile, architecture: str, type_: TensorType) -> Path:
@@ -152,19 +169,28 @@ def is_here(path: Path, recipe: str) -> bool:
         metadata = {}
     if metadata.get(RECIPE) == recipe:
         return True
-    raise InvalidValueError(
-        f"{display_name(path)} exists and is another file; delete it, or name one with -o"
-    )
+    raise is_another_file(path)
+
+
+def is_another_file(path: Path) -> InvalidValueError:
+    """The error for a file or folder in the place of one that is to be written."""
+    shown = display_name(path)
+    if path.is_dir():
+        return InvalidValueError(f"{shown} is a folder; name a file with -o")
+    return InvalidValueError(f"{shown} exists and is another file; delete it, or name one with -o")
 
 
 @contextmanager
-def new_file(path: Path, size: int) -> Iterator[Path]:
-    """Yield a temporary name that becomes `path` at the end. size: of the tensors, in bytes.
+def new_file(path: Path, size: int = 0, *, is_private: bool = False) -> Iterator[Path]:
+    """Yield a temporary name that becomes `path` at the end. size: bytes, as far as known before.
 
+    is_private: whether only this user may read the file, and folders that are made for it.
     Raises LocalspecError where there is no room, or nothing can be written.
     """
     shown = display_name(path)
     try:
+        if is_private:
+            make_private_folder(path.absolute().parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(path.parent).free
         if size > free:
@@ -173,6 +199,8 @@ def new_file(path: Path, size: int) -> Iterator[Path]:
                 "make room, or name another place with -o"
             )
         with written_whole(path) as part:
+            if is_private:
+                part.touch(0o600)
             yield part
     except LocalspecError:  # some of which are OSErrors as well
         raise

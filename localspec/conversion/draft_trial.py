@@ -18,7 +18,7 @@ class DraftTrial:
 
     texts: the tokens of each text, which do not depend on the drafter. accepted: the share of
     drafted tokens that became text. tokens_per_step: of the target's passes. seconds: of a drafted
-    token, the median over texts.
+    token, the least of all texts: other programs only make it longer.
     """
 
     texts: tuple[tuple[int, ...], ...]

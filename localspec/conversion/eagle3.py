@@ -208,10 +208,11 @@ class _Eagle3:
         return float(value)
 
     def _odd(self, key: str, value: object) -> ModelLoadError:
-        return ModelLoadError(
-            f"config.json of {self._checkpoint.name} says {key} = {value!r:.60}; put the "
-            "config.json of the head beside its tensors"
-        )
+        name = self._checkpoint.name
+        what = f"config.json of {name} says {key} = {value!r:.60}"
+        if not self._checkpoint.config:
+            what = f"{name} has no config.json, which says {key}"
+        return ModelLoadError(f"{what}; put the config.json of the head beside its tensors")
 
     def _require_plain_layer(self) -> None:
         act = self._config.get("hidden_act", "silu")

@@ -188,7 +188,9 @@ def _medusa(
     _require_count(checkpoint, blocks, MOST_BLOCKS, "blocks of each head")
     output = tensors.get("head.0.output.weight")
     if output is None or len(output.shape) != 2:
-        raise ModelLoadError("the heads have no output matrix; pass all files of the heads")
+        raise ModelLoadError(
+            f"{checkpoint.name} has no output matrix of its heads; pass all files of the heads"
+        )
     tokens, width = output.shape
     has_biases = any(name.endswith(".bias") for name in tensors)
     shapes = dict[str, _Shape]()
@@ -218,12 +220,12 @@ def _mlp(tensors: _Tensors, checkpoint: Checkpoint) -> tuple[dict[str, object], 
         tensors.get(f"head.0.{part}.weight") for part in ("proj", "token_embd")
     )
     if not (projection and embedding and len(projection.shape) == len(embedding.shape) == 2):
-        raise ModelLoadError("the speculator lacks proj.0 or emb.0; pass all of its files")
+        raise ModelLoadError(f"{checkpoint.name} lacks proj.0 or emb.0; pass all of its files")
     heads, scale = config.get("n_predict"), config.get("scale_input")
     if type(heads) is not int or heads < 1 or type(scale) is not bool:
         raise ModelLoadError(
-            "config.json does not say n_predict and scale_input, which an MLP speculator needs; "
-            "put it beside the file"
+            f"{checkpoint.name} has no config.json that says n_predict and scale_input, which an "
+            "MLP speculator needs; put it beside the tensors"
         )
     _require_count(checkpoint, heads, MOST_HEADS, "stages (n_predict)")
     (inner, width), tokens = projection.shape, embedding.shape[0]

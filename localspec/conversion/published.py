@@ -60,13 +60,17 @@ def _encoded(
     name: str, count: int, type_: TensorType, rows: Callable[[slice], Floats]
 ) -> Iterator[Bytes]:
     for start in range(0, count, _CHUNK):
-        values = rows(slice(start, start + _CHUNK))
-        if not np.abs(values).max(initial=0) < _MOST_WEIGHT:  # nor is NaN
-            raise ModelLoadError(
-                f"the values of tensor {name!r} are no numbers, or beyond {_MOST_WEIGHT:g}; "
-                "download it again"
-            )
-        yield encode(values, type_)
+        yield encode(_checked(name, rows(slice(start, start + _CHUNK))), type_)
+
+
+def _checked(name: str, values: Floats) -> Floats:
+    """The values of a tensor. Raises ModelLoadError unless they are numbers that can be written."""
+    if not np.abs(values).max(initial=0) < _MOST_WEIGHT:  # nor is NaN
+        raise ModelLoadError(
+            f"the values of tensor {name!r} are no numbers, or beyond {_MOST_WEIGHT:g}; download "
+            "it again"
+        )
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,11 @@ class PublishedTensor:
         return self.file.shapes[self.name]
 
     def rows(self, which: slice = slice(None)) -> Floats:
-        """Rows of a matrix, or a part of a vector."""
-        return self.file.rows(self.name, which)
+        """Rows of a matrix, or a part of a vector.
+
+        Raises ModelLoadError where they cannot be written, by the name that was published.
+        """
+        return _checked(self.name, self.file.rows(self.name, which))
 
     def whole_numbers(self) -> NDArray[np.int64] | None:
         """All numbers of a tensor of whole numbers; None for one of floats."""

@@ -178,9 +178,13 @@ def _default_path(head: Path, count: int) -> Path:
 
 
 def trim_in_place(path: Path, target: TargetFile, counts: NDArray[np.int64]) -> None:
-    """Trim a head in its own file, to the default number of tokens; nothing is added about it."""
+    """Trim a head in its own file, to the default number of tokens; nothing is added about it.
+
+    As the file of a trained head it is for this user alone.
+    """
     trimmed = path.with_name(f"{path.name}.trimmed")
     try:
+        trimmed.touch(0o600)
         _write_trimmed(trimmed, path, target, counts)
         # Windows replaces no file that is mapped; the head is gone by now.
         os.replace(trimmed, path)

@@ -31,7 +31,7 @@ _U32, _U64 = SCALARS[UINT32], SCALARS[UINT64]
 _KEY_TYPES = {"general.alignment": UINT32, "split.no": UINT16, "split.count": UINT16}
 
 # Files that users pass by mistake, by their first four bytes.
-_LOOKALIKES = {
+LOOKALIKES = {
     b"vers": "a Git LFS pointer: fetch the model itself with `git lfs pull`",
     b"<!DO": "a web page: download the file itself, not the page about it",
     b"<htm": "a web page: download the file itself, not the page about it",
@@ -140,7 +140,7 @@ def _map(path: str | os.PathLike[str], name: str) -> mmap.mmap:
 def _version(cursor: Cursor) -> int:
     first = cursor.view[:4]
     if first != b"GGUF":
-        hint = _LOOKALIKES.get(first, "pass a .gguf file")
+        hint = LOOKALIKES.get(first, "pass a .gguf file")
         raise ModelLoadError(f"{cursor.name} is not a GGUF file, it begins with {first!r}; {hint}")
     cursor.take(4, "the magic")
     version: int = cursor.scalar(_U32, "the version")

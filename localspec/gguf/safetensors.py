@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import ModelLoadError, ModelNotFoundError
-from localspec.gguf.reader import display_name
+from localspec.gguf.reader import LOOKALIKES, display_name
 from localspec.utils.bounded_file import open_regular
 
 _LENGTH = struct.Struct("<Q")
@@ -70,7 +70,12 @@ class Safetensors:
         (length,) = _LENGTH.unpack(self._bytes[: _LENGTH.size].tobytes())
         self._start = _LENGTH.size + length
         if length > _MOST_HEADER_BYTES or self._start > len(self._bytes):
-            if self._bytes[:4].tobytes().startswith(_PICKLED):
+            first = self._bytes[:4].tobytes()
+            if hint := LOOKALIKES.get(first):
+                raise ModelLoadError(
+                    f"{self._name} is no safetensors file, it begins with {first!r}; {hint}"
+                )
+            if first.startswith(_PICKLED):
                 raise ModelLoadError(
                     f"{self._name} was pickled by PyTorch and is never opened here, because "
                     "unpickling can run any code; save its tensors as safetensors first"

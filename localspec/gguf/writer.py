@@ -6,6 +6,7 @@ as a whole; here a tensor comes in chunks, so a large model needs little memory.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
 
 _ALIGNMENT = 32
+_MOST_FLOAT = float(np.finfo(np.float32).max)
 # GGUFWriter adds these itself.
 _ADDED_BY_WRITER = ("general.architecture", "general.alignment")
 
@@ -107,11 +109,19 @@ def _add_metadata(writer: GGUFWriter, key: str, value: object) -> None:
             element_type = GGUFValueType(value.kind) if isinstance(value, Array) else None
             elements = [_encoded(element) for element in value]
             writer.add_key_value(key, elements, GGUFValueType.ARRAY, element_type)
-    elif isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32:
-        # llama.cpp reads every count as this type.
-        writer.add_key_value(key, value, GGUFValueType.UINT32)
     else:
-        writer.add_key_value(key, _encoded(value), GGUFValueType.get_type(value))
+        writer.add_key_value(key, _encoded(value), _type_of(value))
+
+
+def _type_of(value: object) -> GGUFValueType:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 0:
+            return GGUFValueType.INT32 if value >= -(1 << 31) else GGUFValueType.INT64
+        # llama.cpp reads every count as 32 bits.
+        return GGUFValueType.UINT32 if value < 1 << 32 else GGUFValueType.UINT64
+    if isinstance(value, float) and _MOST_FLOAT < abs(value) < inf:
+        return GGUFValueType.FLOAT64
+    return GGUFValueType.get_type(value)
 
 
 def _encoded(value: object) -> object:

@@ -369,6 +369,24 @@ def test_a_config_that_does_not_fit(
     assert said in refused(error, made, target)
 
 
+def test_without_its_config_it_is_asked_for(made: Made, target: Path) -> None:
+    (made.folder / "config.json").unlink()
+    said = refused(ModelLoadError, made, target)
+    assert f"{made.folder} has no config.json, which says num_attention_heads; put" in said
+
+
+def test_an_option_of_medusa_heads(made: Made, target: Path) -> None:
+    said = refused(InvalidValueError, made, target, own_output=False)
+    assert f"{made.folder} is an EAGLE-3 head, and --targets-output is for Medusa" in said
+
+
+def test_weights_that_are_no_numbers_have_their_published_name(made: Made, target: Path) -> None:
+    made.tensors["norm.weight"][3] = np.nan
+    made.again()
+    said = refused(ModelLoadError, made, target)
+    assert "the values of tensor 'norm.weight' are no numbers" in said
+
+
 def test_another_layer_is_refused(made: Made, target: Path) -> None:
     made.tensors["layers.1.self_attn.q_proj.weight"] = np.zeros((4, 4), np.float32)
     made.again()

@@ -329,7 +329,39 @@ def test_a_damaged_checkpoint_is_refused_or_converted() -> None:
 def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     tensors = medusa()
     tensors["1.1.weight"][3, 5] = np.nan
-    assert "are no numbers" in refusal(published(tmp_path / "heads", tensors))
+    said = refusal(published(tmp_path / "heads", tensors))
+    assert "the values of tensor '1.1.weight' are no numbers" in said
+
+
+def test_an_option_of_eagle3_heads(tmp_path: Path) -> None:
+    source = published(tmp_path / "heads", medusa())
+    said = refusal(source, layers=[1, 2, 3])
+    assert said.startswith(f"{source} is no EAGLE-3 head") and said.endswith("leave it out")
+
+
+def test_heads_without_output_matrices_are_named(tmp_path: Path) -> None:
+    tensors = {name: each for name, each in medusa().items() if "linear" in name}
+    source = published(tmp_path / "heads", tensors)
+    assert refusal(source).startswith(f"{source} has no output matrix")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n", "git lfs pull"),
+        (b"<!DOCTYPE html><html></html>", "a web page: download the file itself"),
+    ],
+)
+def test_what_was_downloaded_in_place_of_weights(tmp_path: Path, content: bytes, said: str) -> None:
+    source = published(tmp_path / "heads", medusa())
+    (source / "model.safetensors").write_bytes(content)
+    assert said in refusal(source)
+
+
+def test_a_folder_in_place_of_the_output(tmp_path: Path) -> None:
+    source = published(tmp_path / "heads", medusa())
+    with pytest.raises(InvalidValueError, match=r"heads is a folder; name a file with -o"):
+        convert(source, source)
 
 
 def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:

@@ -146,6 +146,15 @@ def test_what_is_needed_is_never_left_out(tmp_path: Path, target: TargetFile) ->
         trim(head, counts_of(), {1, 2, 3}, 2)
 
 
+def test_a_trained_head_stays_its_users_alone_when_it_is_trimmed(
+    tmp_path: Path, target: TargetFile
+) -> None:
+    path = write_head(tmp_path / "head.gguf", SHAPES["whole vocabulary"])
+    path.chmod(0o600)
+    trim_in_place(path, target, counts_of())
+    assert read_header(path).tensor("d2t") and path.stat().st_mode & 0o777 == 0o600
+
+
 def test_the_head_itself_is_never_replaced(tmp_path: Path, target: TargetFile) -> None:
     path = write_head(tmp_path / "head.gguf", SHAPES["whole vocabulary"])
     with pytest.raises(InvalidValueError, match="the head itself"):
