@@ -33,6 +33,7 @@ from localspec.loading.head_check import require_last_rows
 from localspec.loading.kv_precision import choose_kv_type
 from localspec.loading.loaded_drafter import LoadedDrafter
 from localspec.loading.matrix_heads import LoadedMatrixHead, require_output_rows
+from localspec.models.trained_drafters import is_trained_for
 from localspec.models.vocabulary_match import THROUGH_TEXT_LINE, mismatch, translates
 from localspec.utils.option_names import options
 
@@ -270,8 +271,12 @@ def _foreign(
 
     Raises DrafterMismatchError for an optional one.
     """
-    # Heads inside a target were made for it.
-    is_exempt = found.spec.is_inside or not (found.head or found.matrices)
+    # Heads inside a target were made for it, and so were those that were trained here for it.
+    is_exempt = (
+        found.spec.is_inside
+        or not (found.facts and (found.head or found.matrices))
+        or is_trained_for(target.model.path, found.facts.header)
+    )
     rate = None if is_exempt else acceptance_rate(target, member)
     if rate is None or rate >= LEAST_RATE:
         return None

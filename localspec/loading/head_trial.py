@@ -5,6 +5,7 @@ from localspec.errors import DrafterMismatchError, LocalspecError
 from localspec.gguf.facts import Facts
 from localspec.loading.acceptance_check import LEAST_RATE, remembered_rate
 from localspec.loading.drafter_finder import checked_drafter
+from localspec.models.trained_drafters import is_trained_for
 from localspec.models.vocabulary_match import Check, CheckResult
 
 
@@ -27,7 +28,10 @@ def head_trial(target: Facts, head: Facts) -> list[Check]:
     if rate is not None:
         detail = f"{rate:.0%} of its tokens were accepted at first use"
         verdict = CheckResult.FITS if rate >= LEAST_RATE else CheckResult.UNFIT
-        if verdict is CheckResult.UNFIT:
+        if verdict is CheckResult.UNFIT and is_trained_for(target.files[0], head.header):
+            verdict = CheckResult.HARMLESS
+            detail += ": it was trained for this very model, and learnt too little"
+        elif verdict is CheckResult.UNFIT:
             detail += ": it was made for another checkpoint"
         found.append(Check("acceptance", verdict, detail))
     return found

@@ -14,10 +14,13 @@ from typing import Any
 
 from localspec.errors import LocalspecError
 from localspec.gguf.fingerprint import fingerprint
+from localspec.gguf.reader import Header
 from localspec.models.kinds import KINDS
 from localspec.utils.paths import data_folder
 from localspec.utils.stored_json import store_json, stored
 
+# Metadata of a trained drafter: the fingerprint of its target's file.
+TARGET = "localspec.trained.target"
 _FOLDER, _LISTS = "drafters", "lists"
 
 
@@ -34,6 +37,12 @@ class TrainedDrafter:
     target: str
     preferred: bool
     pays: bool = True
+
+
+def is_trained_for(target: Path, drafter: Header) -> bool:
+    """Whether a drafter was trained here for this very target."""
+    found = drafter.metadata.get(TARGET)
+    return found is not None and found == fingerprint(target)
 
 
 def default_folder() -> Path:

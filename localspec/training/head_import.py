@@ -12,7 +12,7 @@ from localspec.gguf.check import check_drafter
 from localspec.gguf.facts import facts_of
 from localspec.gguf.reader import Array, Header, display_name
 from localspec.gguf.weights import Weights as FileWeights
-from localspec.training.result import TARGET
+from localspec.models.trained_drafters import TARGET
 from localspec.training.sizes import Floats, Sizes, Weights
 from localspec.training.tensor_layouts import (
     DFLASH_LAYOUT,

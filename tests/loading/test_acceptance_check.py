@@ -9,13 +9,22 @@ from fakes.eagle3 import SHAPES, write_head, write_target
 
 from localspec.drafters.eagle3 import Eagle3
 from localspec.engine.engine import load
+from localspec.gguf.facts import facts_of
+from localspec.gguf.fingerprint import fingerprint
+from localspec.gguf.reader import read_header
+from localspec.gguf.weights import Weights
+from localspec.gguf.writer import write_gguf
 from localspec.loading import acceptance_check, drafter_plan
+from localspec.loading.head_trial import head_trial
 from localspec.memory.available import FreeMemory
 from localspec.models import own_drafters
+from localspec.models.trained_drafters import TARGET
+from localspec.models.vocabulary_match import CheckResult
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit
 from localspec.speculation.passes import Passes
 from localspec.utils.paths import cache_folder
+from localspec.utils.stored_json import store_json
 
 OPTIONS = {"threads": 1, "context": 256}
 
@@ -58,6 +67,24 @@ def test_a_head_of_another_model_is_named_with_its_rate(files: dict[str, Path]) 
         # It was asked for, so it drafts.
         found = engine.generate([1, 5, 9], max_tokens=12, depth=2, ignore_eos=True)
         assert found.stats.drafted
+
+
+def test_a_head_that_was_trained_for_this_target_is_no_other_models(
+    files: dict[str, Path], tmp_path: Path
+) -> None:
+    for of, is_named in (("target", False), ("head", True)):
+        trained = tmp_path / f"trained-{of}.gguf"
+        header, weights = read_header(files["foreign"]), Weights(files["foreign"])
+        metadata = {**header.metadata, TARGET: fingerprint(files[of])}
+        tensors = [weights.stored(each) for each in header.tensors]
+        write_gguf(trained, header.architecture, metadata, tensors)
+        with load(files["target"], draft=trained, **OPTIONS) as engine:
+            assert any("another model" in note for note in engine.notes) == is_named
+        # As an earlier version has remembered it.
+        store_json(acceptance_check._file([files["target"], trained]), {"rate": 0.0})
+        last = head_trial(facts_of(files["target"]), facts_of(trained))[-1]
+        expected = CheckResult.UNFIT if is_named else CheckResult.HARMLESS
+        assert last.verdict is expected and ("learnt too little" in last.detail) != is_named
 
 
 def test_the_rate_is_measured_once(
