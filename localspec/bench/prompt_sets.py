@@ -121,10 +121,9 @@ def read_tasks(path: Path, option: str = "--prompts") -> list[Task]:
     text = read_text_file(option, path, remedy)
     tasks = _parsed(path.stem, text, path.name, option)
     if not tasks:
-        raise InvalidValueError(
-            f"{option} {path}: it holds no prompt; write one, and {_SEPARATOR} on a line of its "
-            "own before the next"
-        )
+        how = f", and {_SEPARATOR} on a line of its own before the next"
+        how = ", a JSON object on each line" if path.suffix == ".jsonl" else how
+        raise InvalidValueError(f"{option} {path}: it holds no prompt; write one{how}")
     return tasks
 
 

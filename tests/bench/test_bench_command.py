@@ -141,7 +141,7 @@ def test_json_lines_are_texts_or_chats(tmp_path: Path) -> None:
     [
         ("empty.txt", b"", "holds no prompt"),
         ("blank.txt", b"\n---\n \n---\n", "holds no prompt"),
-        ("empty.jsonl", b"\n", "holds no prompt"),
+        ("empty.jsonl", b"\n", "holds no prompt; write one, a JSON object on each line"),
         ("latin.txt", b"caf\xe9", "not UTF-8, byte 3 is 0xe9"),
         ("a.jsonl", b'{"prompt": "x"}\nplain', "line 2 is 'plain'"),
         ("a.jsonl", b'{"prompt": ""}', "line 1"),

@@ -14,7 +14,7 @@ from fakes.mamba import write_mamba
 from fakes.prompts import PROMPTS
 from fakes.pycode import load
 
-from localspec.errors import InvalidValueError, ModelNotFoundError
+from localspec.errors import InvalidValueError, LocalspecError, ModelNotFoundError
 from localspec.gguf.check import check_generative
 from localspec.gguf.reader import read_header
 from localspec.llama import quantize
@@ -285,6 +285,13 @@ def test_refusals(
     with pytest.raises(InvalidValueError, match=message):
         scaled_model(target_path, size, type_name, tmp_path, vocabulary=vocabulary)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_made(target_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    path = tmp_path / "file" / "scaled.gguf"
+    with pytest.raises(LocalspecError, match=r"scaled\.gguf cannot be written: .*another place"):
+        scale_model(target_path, path, SIZE, "Q4_0")
 
 
 def test_only_llama_models(target_path: Path, tmp_path: Path) -> None:
