@@ -56,16 +56,32 @@ def _asked(prompt: str) -> tuple[Message, ...]:
 
 
 def _passages(text: str) -> Iterator[str]:
-    """The paragraphs of a text, short ones joined; each is continued by the target."""
+    """The paragraphs of a text, short ones joined, long ones in pieces; the target continues each.
+
+    A lone CR ends a line, as in old files.
+    """
     passage = ""
-    for paragraph in text.split("\n\n"):
+    for paragraph in text.replace("\r", "\n").split("\n\n"):
         passage = f"{passage}\n\n{paragraph.rstrip()}" if passage else paragraph.strip("\n")
-        if len(passage) >= _PASSAGE:
-            # The target goes on in the middle of what is there.
-            yield passage[:_PASSAGE].rstrip()
-            passage = ""
+        *whole, passage = _pieces(passage)
+        yield from filter(None, whole)
     if passage.strip():
         yield passage.rstrip()
+
+
+def _pieces(passage: str) -> Iterator[str]:
+    """A text in pieces of at most _PASSAGE letters, cut at a line or else a space if there is one.
+
+    The target goes on in the middle of what is there. The last piece is shorter, or empty.
+    """
+    start = 0
+    while len(passage) - start >= _PASSAGE:
+        end = start + _PASSAGE
+        cuts = (passage.rfind(each, start + _PASSAGE // 2, end) for each in "\n ")
+        cut = next((each + 1 for each in cuts if each >= 0), end)
+        yield passage[start:cut].rstrip()
+        start = cut
+    yield passage[start:]
 
 
 def _conversations() -> Iterator[tuple[Message, ...]]:

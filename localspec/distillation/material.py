@@ -64,12 +64,19 @@ class Material(Closing):
             found = tokenized(self.engine, asked)
             _say_if_shredded(self.engine, found, say)
             self.prompts, self.held_out = _split(found)
-            seed = _SEED if source.seed is None else source.seed
-            self._writer = TextWriter(lambda: self.engine, source.target, self.prompts, seed)
-            self._held_out_writer = TextWriter(
-                lambda: self.engine, source.target, self.held_out, seed
+            # With a seed, the texts of a command are its own: threads and devices decide digits.
+            exact = None if source.seed is None else dict(source.runtime)
+            self._writer, self._held_out_writer = (
+                TextWriter(
+                    lambda: self.engine,
+                    source.target,
+                    prompts,
+                    _SEED if source.seed is None else source.seed,
+                    exact,
+                )
+                for prompts in (self.prompts, self.held_out)
             )
-            self.key = [fingerprint(source.target), digest(found), source.seed]
+            self.key = [fingerprint(source.target), digest(found), source.seed, exact]
         except BaseException:
             self.close()
             raise
@@ -168,8 +175,9 @@ class Material(Closing):
 def _split(prompts: Sequence[Sequence[int]]) -> tuple[list[list[int]], list[list[int]]]:
     """Prompts to train on, and those held out. Raises InvalidValueError if they are too few."""
     if len(prompts) < FEWEST_PROMPTS:
+        found = "is 1 prompt" if len(prompts) == 1 else f"are {len(prompts)} different prompts"
         raise InvalidValueError(
-            f"there are {len(prompts)} different prompts, and a training needs {FEWEST_PROMPTS}: "
+            f"there {found}, and a training needs {FEWEST_PROMPTS}: "
             "name more texts with --from, or leave it out for the prompts that come along"
         )
     held_out = min(_MOST_HELD_OUT, max(_FEWEST_HELD_OUT, len(prompts) // _HELD_OUT))

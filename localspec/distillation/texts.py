@@ -8,7 +8,7 @@ where that was.
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 from pathlib import Path
@@ -65,8 +65,9 @@ class _Answer:
 class TextWriter:
     """Writes the target's answers to prompts, wave by wave, or reads those that are here.
 
-    engine: loads the target, where a wave is missing. target: its file. prompts: token ids. Where
-    there are more texts than prompts, prompts are answered again with other seeds.
+    engine: loads the target, where a wave is missing. target: its file. prompts: token ids. exact:
+    how the target runs, where the digits that this decides matter. Where there are more texts than
+    prompts, prompts are answered again with other seeds.
     """
 
     def __init__(
@@ -75,9 +76,10 @@ class TextWriter:
         target: Path,
         prompts: Sequence[Sequence[int]],
         seed: int,
+        exact: Mapping[str, Any] | None = None,
     ) -> None:
         self._engine, self._prompts, self._seed = engine, prompts, seed
-        request = [3, fingerprint(target), digest(prompts), seed, WAVE, ANSWER]
+        request = [4, fingerprint(target), digest(prompts), seed, exact, WAVE, ANSWER]
         self.folder = WorkFolder(request)
 
     def wave(self, number: int, cancel: threading.Event) -> list[Text]:
@@ -110,15 +112,15 @@ class TextWriter:
 
     def _write(self, number: int, cancel: threading.Event) -> list[Text]:
         size = min(WAVE, len(self._prompts))  # no prompt twice with one seed
-        places = range(number * size, (number + 1) * size)
-        prompts = [self._prompts[place % len(self._prompts)] for place in places]
+        turns = [divmod(number * size + place, len(self._prompts)) for place in range(size)]
+        prompts = [self._prompts[prompt] for _, prompt in turns]
         answers, seconds = self._begun(number, size)
         engine, began = self._engine(), perf_counter()
 
         def write(place: int, stopped: Callable[[], bool]) -> None:
             options: TextOptions = {"seed": (self._seed + number) % _SEEDS, "cancel": cancel}
             # A prompt that is answered again has its turn at the other temperature.
-            if (place < size // 2) == (number % 2 == 1):
+            if sum(turns[place]) % 2:
                 options["temperature"] = _WARM
             _go_on(engine, prompts[place], answers[place], stopped, options)
 

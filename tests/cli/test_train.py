@@ -94,7 +94,24 @@ def test_prompts_of_files(target: Path, tmp_path: Path) -> None:
     found = asked(target, *(str(tmp_path / name) for name in ("a.jsonl", "b.txt", "c")))
     assert [each[0]["content"] for each in found[:3]] == ["a", "b", "c"]  # type: ignore[index]
     assert isinstance(found[3], str) and found[3].startswith("short\n\nword word")
-    assert len(found[3]) <= 600 and found[4:] == ["last last last", "one", "two"]
+    passages = [str(each) for each in found[3:-2]]
+    assert all(300 <= len(each) <= 600 for each in passages)
+    assert " ".join(passages).split() == ["short", *["word"] * 300, *["last"] * 3]
+    assert found[-2:] == ["one", "two"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_a_text_without_blank_lines_is_used_as_a_whole(
+    target: Path, tmp_path: Path, end: str
+) -> None:
+    lines = [f"    line {number} of a long text" for number in range(200)]
+    (tmp_path / "a.txt").write_bytes(end.join(lines).encode())
+    (tmp_path / "b.txt").write_text("x" * 1500)
+    found = [str(each) for each in asked(target, str(tmp_path / "a.txt"), str(tmp_path / "b.txt"))]
+    own, shapeless = found[:-3], found[-3:]
+    assert [line for each in own for line in each.split("\n")] == lines
+    assert all(300 <= len(each) <= 600 for each in own[:-1])
+    assert shapeless == ["x" * 600, "x" * 600, "x" * 300]
 
 
 def test_prompts_of_conversations(target: Path) -> None:

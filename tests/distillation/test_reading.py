@@ -172,6 +172,18 @@ def test_the_same_seed_gives_the_same_texts(tmp_path: Path) -> None:
     assert found[0] == found[1] and found[0][0] != found[0][1]
 
 
+def test_texts_of_a_seed_are_of_one_way_to_run(tmp_path: Path) -> None:
+    """With a seed, which threads and devices write decides digits: no other texts are those."""
+    target = write_cut_target(tmp_path / "target.gguf")
+    ways = [(None, {}), (None, {"threads": 2}), (1, {}), (1, {"threads": 2}), (1, {})]
+    made = [opened(target, seed=seed, **runtime) for seed, runtime in ways]
+    for each in made:
+        each.close()
+    for found in ([each._writer.folder.path for each in made], [str(each.key) for each in made]):
+        assert found[0] == found[1] and found[2] == found[4]
+        assert len(set(found)) == 3
+
+
 def test_stopping_keeps_whole_waves(material: Material) -> None:
     material.wave(0)
     material._cancel.set()
@@ -223,6 +235,8 @@ def test_too_little_text(tmp_path: Path) -> None:
     target = write_cut_target(tmp_path / "target.gguf")
     with pytest.raises(InvalidValueError, match=r"there are 3 different prompts.* needs 16"):
         opened(target, prompts=["anbt", "anbr", "anbs", "anbt"])
+    with pytest.raises(InvalidValueError, match=r"there is 1 prompt, and a training needs 16"):
+        opened(target, prompts=["anbt"])
     with pytest.raises(InvalidValueError, match="no prompt leaves room"):
         opened(target, prompts=["anbt" * 900])
 

@@ -1,7 +1,9 @@
 """Texts: what the target answers, in waves that are functions of their number."""
 
 import threading
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,6 +53,30 @@ def test_a_wave_has_both_temperatures_and_is_written_once(
     again = TextWriter(lambda: pytest.fail("loaded"), target, prompts, 5)
     assert [again.wave(number, never) for number in range(2)] == waves
     assert again.kept(2) is None and again.seconds_per_token(0) > 0
+
+
+def test_a_prompt_that_is_answered_again_has_the_other_temperature(
+    target_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[tuple[int, bool]]()
+
+    def noted(_engine: Any, prompt: Any, answer: Any, _stopped: Any, options: Any) -> None:
+        asked.append((prompt[0], "temperature" in options))
+        answer.tokens, answer.is_whole = [7], True
+
+    monkeypatch.setattr(texts, "WAVE", 4)
+    monkeypatch.setattr(texts, "_go_on", noted)
+    engine: Any = SimpleNamespace(model=SimpleNamespace(end_tokens=[7]))
+    for count in (4, 6, 8):  # of which the last is whole waves, an even number of them
+        writer = TextWriter(lambda: engine, target_path, [[each] for each in range(count)], 5)
+        asked.clear()
+        for number in range(6):
+            begun = len(asked)
+            writer.wave(number, threading.Event())
+            assert sum(warm for _, warm in asked[begun:]) == 2
+        for prompt in range(count):
+            turns = [warm for each, warm in asked if each == prompt]
+            assert len(turns) > 2 and all(a != b for a, b in pairwise(turns))
 
 
 def test_an_answer_that_was_stopped_goes_on_where_it_was(
