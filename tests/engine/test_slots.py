@@ -458,18 +458,18 @@ def test_an_engine_that_is_closed_while_a_text_waits_for_a_slot(
     """None is made of models that are gone."""
     engine, threads = load(tiny_path, "none", threads=1, context=128, texts=2), Threads()
     engine.slots.open()
-    usual = engine.scheduler.exclusive
+    usual = engine.slots.scheduler.exclusive
 
     @contextmanager
     def exclusive() -> Iterator[None]:
         monkeypatch.undo()
         threads.start(engine.close)
         while engine._forgotten.alive:
-            engine.scheduler.wait(0.01)
+            engine.slots.scheduler.wait(0.01)
         with usual():
             yield
 
-    monkeypatch.setattr(engine.scheduler, "exclusive", exclusive)
+    monkeypatch.setattr(engine.slots.scheduler, "exclusive", exclusive)
     with pytest.raises(LocalspecError, match=r"^the engine was closed; load another with"):
         engine.generate("abc")
     threads.join()

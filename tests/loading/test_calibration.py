@@ -295,7 +295,9 @@ def test_what_other_programs_used_before_a_text_hinders_nothing(
 ) -> None:
     with load(draft="suffix", threads=1, context=64) as engine:
         used = [1.0]
-        monkeypatch.setattr(engine.slots.own.loaded.cores, "mean", lambda: used.pop() if used else 0.0)
+        monkeypatch.setattr(
+            engine.slots.own.loaded.cores, "mean", lambda: used.pop() if used else 0.0
+        )
         engine.generate("def f(", max_tokens=1, temperature=0.0)
         learn(engine.pass_costs)
     assert learnt_in(cache)
