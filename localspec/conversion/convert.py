@@ -169,10 +169,10 @@ def is_here(path: Path, recipe: str) -> bool:
         metadata = {}
     if metadata.get(RECIPE) == recipe:
         return True
-    raise is_another_file(path)
+    raise another_file(path)
 
 
-def is_another_file(path: Path) -> InvalidValueError:
+def another_file(path: Path) -> InvalidValueError:
     """The error for a file or folder in the place of one that is to be written."""
     shown = display_name(path)
     if path.is_dir():

@@ -106,8 +106,8 @@ class WorkFolder:
         free = shutil.disk_usage(self.path).free
         if size > free:
             raise LocalspecError(
-                f"what the target computes takes {format_bytes(size)} on the disk of {self.path}, "
-                f"and {format_bytes(free)} are free; make room, or name less with --cache-gb"
+                f"this training takes {format_bytes(size)} more on the disk of {self.path}, and "
+                f"{format_bytes(free)} are free; make room, or name less with --cache-gb"
             )
 
     def delete(self, *names: str) -> None:

@@ -6,7 +6,6 @@ gated feed-forward. A target with anything else is refused before a weight is re
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +33,8 @@ _OUTSIDE = frozenset(
     ["token_embd.weight", "output_norm.weight", "output.weight", "rope_freqs.weight"]
 )
 Floats = NDArray[np.float32]
+# Makes an error that says why.
+Refusal = Callable[[str], DrafterMismatchError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +60,19 @@ class CutShape:
 
 
 class CutSource:
-    """A target whose layers can be cut out: its shape and its weights.
+    """A target whose layers can be cut out: its shape and its weights. refusal: as in `shape_of`.
 
     Raises DrafterMismatchError for a target whose graph is another one.
     """
 
-    def __init__(self, target: TargetFile) -> None:
+    def __init__(self, target: TargetFile, refusal: Refusal = DrafterMismatchError) -> None:
         self.target, architecture = target, target.header.architecture
+        self._refusal = refusal
         if architecture not in TURNS_HALVES:
             known = ", ".join(TURNS_HALVES)
-            raise _refusal(target, f"its architecture is {architecture}, not {known}")
+            raise refusal(f"its architecture is {architecture}, not {known}")
         self._tensors = {each.name: each for each in target.facts.tensors}
-        self.shape = shape_of(target, partial(_refusal, target), halves=TURNS_HALVES[architecture])
+        self.shape = shape_of(target, refusal, halves=TURNS_HALVES[architecture])
         self._require_known()
 
     @property
@@ -101,7 +103,7 @@ class CutSource:
     def _located(self, name: str) -> tuple[Weights, TensorInfo]:
         found = self.target.located(name)
         if found is None:
-            raise _refusal(self.target, f"it has no tensor {name}")
+            raise self._refusal(f"it has no tensor {name}")
         return found
 
     def _require_known(self) -> None:
@@ -111,13 +113,18 @@ class CutSource:
             if name.startswith("blk."):
                 own.setdefault(part, set()).add(rest)
             elif name not in _OUTSIDE:
-                raise _refusal(self.target, f"it has a tensor {name}")
-        _require_layers(self.target, own.values())
+                raise self._refusal(f"it has a tensor {name}")
+        self._require_layers(own.values())
+
+    def _require_layers(self, layers: Iterable[set[str]]) -> None:
+        for names in layers:
+            if unknown := names - _LAYER:
+                raise self._refusal(f"its layers have a tensor {min(unknown)}")
+            if missing := _REQUIRED - names:
+                raise self._refusal(f"a layer lacks {min(missing)}")
 
 
-def shape_of(
-    target: TargetFile, refusal: Callable[[str], DrafterMismatchError], *, halves: bool
-) -> CutShape:
+def shape_of(target: TargetFile, refusal: Refusal, *, halves: bool) -> CutShape:
     """The sizes of a target's layers. refusal: an error that says why.
 
     Raises it where layers differ, or are no norm, attention, norm and feed-forward.
@@ -158,19 +165,4 @@ def shape_of(
         turned=number("rope.dimension_count", head),
         halves=halves,
         factor=float(own("rope.scaling.factor", 1.0)) if scaling == "linear" else 1.0,
-    )
-
-
-def _require_layers(target: TargetFile, layers: Iterable[set[str]]) -> None:
-    for names in layers:
-        if unknown := names - _LAYER:
-            raise _refusal(target, f"its layers have a tensor {min(unknown)}")
-        if missing := _REQUIRED - names:
-            raise _refusal(target, f"a layer lacks {min(missing)}")
-
-
-def _refusal(target: TargetFile, why: str) -> DrafterMismatchError:
-    return DrafterMismatchError(
-        f"no draft model can be cut out of {target.name}: {why}; train another kind "
-        "(medusa, eagle3, dflash and mtp read the target's rows instead of its layers)"
     )

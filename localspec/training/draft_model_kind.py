@@ -7,6 +7,7 @@ tried on a few texts.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from localspec.training.cut_shape import CutSource
 from localspec.training.device import with_room
 from localspec.training.drafter_kind import Kind, KindOptions, TrainableDrafter
 from localspec.training.examples import Batch
+from localspec.training.head_source import refusal
 from localspec.training.training_size import TrainingSize, kept_by_layer, weights_in
 
 TYPES = ("Q8_0", "Q4_0", "F16", "F32")
@@ -95,9 +97,13 @@ def _layers(target: TargetFile, options: KindOptions) -> tuple[int, ...]:
             f"head is {options.head}, and a draft model begins with its target's layers; leave it "
             "out, or name another kind"
         )
-    _count(CutSource(target), options)
+    _count(_source(target), options)
     require_type(options.type_name, TYPES)
     return ()
+
+
+def _source(target: TargetFile) -> CutSource:
+    return CutSource(target, partial(refusal, target, DRAFT_MODEL))
 
 
 def _count(source: CutSource, options: KindOptions) -> int:
@@ -120,7 +126,7 @@ def _tables(source: CutSource) -> int:
 
 
 def _size(target: TargetFile, options: KindOptions, _layers: Sequence[int]) -> TrainingSize:
-    source = CutSource(target)
+    source = _source(target)
     count = len(options.kept) or _count(source, options)
     tables, shape = _tables(source), source.shape
     layers = weights_in(each for each in target.facts.tensors if each.name.startswith("blk."))
@@ -131,7 +137,7 @@ def _size(target: TargetFile, options: KindOptions, _layers: Sequence[int]) -> T
 
 
 def _create(target: TargetFile, options: KindOptions, sample: Sequence[Batch]) -> DraftModel:
-    source = CutSource(target)
+    source = _source(target)
     count, type_ = _count(source, options), require_type(options.type_name, TYPES)
     if options.kept:
         return DraftModel(source, [*options.kept], type_)

@@ -27,6 +27,16 @@ def optimizers(model: nn.Module, rate: float) -> list[torch.optim.Optimizer]:
     return made
 
 
+def remembered(made: Sequence[torch.optim.Optimizer]) -> int:
+    """How many numbers optimizers remember of all weights: Muon one of each, AdamW two."""
+    return sum(
+        weight.numel() * (1 if isinstance(each, torch.optim.Muon) else 2)
+        for each in made
+        for group in each.param_groups
+        for weight in group["params"]
+    )
+
+
 def set_rate(made: Sequence[torch.optim.Optimizer], rate: float) -> None:
     """Go on with this learning rate."""
     for optimizer in made:

@@ -163,7 +163,7 @@ class OwnTraining:
         self._place.leave(drafter)
         if self._place.is_shared and not self._request.resume:
             speeds = replace(speeds, load=material.reload())
-        budget = self._budget(folder, speeds, sizes)
+        budget = self._budget(folder, speeds, sizes, Rounds.checkpoint_bytes(drafter))
         rows = self._rows(material, folder, budget, speeds, sizes)
         held_out_rows = material.held_out_rows(folder)
         if not rows.missing:
@@ -226,8 +226,8 @@ class OwnTraining:
         trial = max(_TRIAL_SECONDS, _TRIAL_SHARE * asked)
         return Speeds(material.writing(), reading, training, trial)
 
-    def _budget(self, folder: WorkFolder, speeds: Speeds, sizes: Waves) -> Budget:
-        """The budget of this training, or of the one that is resumed; says how long it takes."""
+    def _budget(self, folder: WorkFolder, speeds: Speeds, sizes: Waves, saved: int) -> Budget:
+        """The budget, or that of a resumed training; says what it takes. saved: in checkpoints."""
         stored = folder.read_json(BUDGET) if self._request.resume else None
         if stored is not None:
             budget = Budget(**stored)
@@ -238,7 +238,7 @@ class OwnTraining:
             budget = budget_for_seconds(left, speeds, sizes)
         disk = budget.waves * sizes.tokens * bytes_per_token(self._target.width, len(self._layers))
         disk = min(disk, self._request.cache)
-        folder.require_free(disk - folder.total_size(ROWS))
+        folder.require_free(disk + saved - folder.total_size(ROWS) - Rounds.checkpoints_in(folder))
         folder.write_json(BUDGET, budget.as_dict())
         seconds = forecast(budget, speeds, sizes)
         tokens = round(budget.waves * sizes.answers)
@@ -247,7 +247,8 @@ class OwnTraining:
         time = "" if stored else f"about {format_seconds(seconds)} on this machine, "
         self._say(
             f"{tokens:,} tokens of answers, {budget.rounds} rounds over them: {time}"
-            f"{format_bytes(disk)} on the disk, {format_bytes(self._place.needed)} of memory"
+            f"{format_bytes(disk)} on the disk and {format_bytes(saved)} for checkpoints, "
+            f"{format_bytes(self._place.needed)} of memory"
         )
         return budget
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from localspec.conversion.convert import new_file
+from localspec.conversion.convert import another_file, new_file
 from localspec.conversion.target import TargetFile
 from localspec.conversion.token_counts import Counts
 from localspec.conversion.trim import TRIMMABLE, trim_in_place
@@ -20,13 +20,13 @@ from localspec.gguf.heads import kind_of
 from localspec.gguf.reader import display_name, read_header
 from localspec.models.own_drafters import own_drafters
 from localspec.models.speed_up import bytes_read, step_costs
-from localspec.models.trained_drafters import default_folder
+from localspec.models.trained_drafters import TARGET, default_folder, is_trained_for
 from localspec.training.drafter_kind import TrainableDrafter
 
-# Metadata of a trained drafter: the content of its target's file, the target's name, where the
-# texts were from, the share of tokens that held-out texts accept.
-TARGET, TARGET_NAME, TEXTS, ACCEPTANCE = (
-    f"localspec.trained.{key}" for key in ("target", "target_name", "texts", "acceptance")
+# Further metadata of a trained drafter: the target's name, where the texts were from, the share of
+# tokens that held-out texts accept.
+TARGET_NAME, TEXTS, ACCEPTANCE = (
+    f"localspec.trained.{key}" for key in ("target_name", "texts", "acceptance")
 )
 # What a drafter is compared with in any case.
 PLAIN, SUFFIX = "none", "suffix"
@@ -51,13 +51,11 @@ def require_replaceable(path: Path, target: TargetFile) -> None:
     if not os.path.lexists(path):
         return
     try:
-        found: object = read_header(path).metadata.get(TARGET)
+        is_own = is_trained_for(target.path, read_header(path))
     except LocalspecError:
-        found = None
-    if found != fingerprint(target.path):
-        raise InvalidValueError(
-            f"{display_name(path)} exists and is another file; delete it, or name one with -o"
-        )
+        is_own = False
+    if not is_own:
+        raise another_file(path)
 
 
 def require_writable(path: Path) -> None:
@@ -82,7 +80,7 @@ def export(
     """Write the drafter; the file appears when it is whole. rates: the held-out acceptance.
 
     counts: how often each token occurs in the texts; called where a head for a large vocabulary is
-    trimmed to the tokens that matter. Raises LocalspecError where there is no room.
+    trimmed to the tokens that matter. Raises LocalspecError where it cannot be written.
     """
     about: Mapping[str, object] = {
         "general.name": path.stem,
@@ -92,8 +90,8 @@ def export(
         TEXTS: texts,
         ACCEPTANCE: round(float(rates[0]), 4),
     }
-    size = sum(weight.numel() * weight.element_size() for weight in drafter.parameters())
-    with new_file(path, size) as part:
+    # It may know phrases of one's chats.
+    with new_file(path, is_private=True) as part:
         drafter.export(part, about)
         if target.n_vocab >= LARGE_VOCABULARY and kind_of(read_header(part)) in TRIMMABLE:
             trim_in_place(part, target, counts())

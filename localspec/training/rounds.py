@@ -26,10 +26,10 @@ from localspec.training.acceptance_loss import NONE, Agreement
 from localspec.training.device import give_back_memory, low_precision, wait_for
 from localspec.training.drafter_kind import TrainableDrafter
 from localspec.training.examples import Batch, batches
-from localspec.training.optimizers import optimizers, set_rate
+from localspec.training.optimizers import optimizers, remembered, set_rate
 from localspec.utils.host_memory import host_memory
 
-_STATE, _BEST = "state", "best"
+_STATE, _BEST, _FLOAT = "state", "best", 4
 # The state is saved once in so many seconds; a large one less often, so that saving takes 1 in 20.
 _SAVE_SECONDS, _SAVING = 60.0, 20
 # The learning rate rises for a share of all steps, stays, and falls to zero from another one on.
@@ -130,6 +130,17 @@ class Rounds:
     def saved_in(folder: WorkFolder) -> bool:
         """Whether a training of this folder was saved."""
         return folder.size(_STATE) is not None
+
+    @staticmethod
+    def checkpoint_bytes(drafter: TrainableDrafter) -> int:
+        """The most bytes of what is saved: the best weights, and the state, old and new at once."""
+        trained = sum(each.numel() for each in drafter.parameters() if each.requires_grad)
+        return _FLOAT * (trained + 2 * (trained + remembered(optimizers(drafter, 0.0))))
+
+    @staticmethod
+    def checkpoints_in(folder: WorkFolder) -> int:
+        """The bytes of what was saved in a folder."""
+        return sum(folder.size(name) or 0 for name in (_STATE, _BEST))
 
     def release(self) -> None:
         """Free the device: the drafter goes to main memory, and trains no more."""

@@ -79,7 +79,7 @@ class Progress:
     """phase: what is done now. share: of it. left: seconds until the end of all, as far as known.
 
     tokens_per_second: of the phase. acceptance: on held-out texts so far, speed_up: what it makes
-    of plain decoding, by the estimate of `localspec pair`; None before the first is known.
+    of plain decoding, by the bytes that passes read; None before the first is known.
     """
 
     phase: str

@@ -277,7 +277,7 @@ def test_a_training_from_start_to_end(
     assert "--kind is 'best'; it is one of draft-model" in refused.err
     few = cli("train", str(target), "--from", str(file), *QUICK)
     assert few.code == InvalidValueError.exit_code
-    assert "different prompts, and a training needs 16" in few.err
+    assert "there is 1 prompt, and a training needs 16" in few.err
 
 
 @pytest.mark.skipif(not TORCH or sys.platform == "win32", reason="torch is not installed")

@@ -32,6 +32,7 @@ from localspec.training import draft_model_kind, rounds  # noqa: E402
 from localspec.training.device import choose_device  # noqa: E402
 from localspec.training.drafter_kind import KindOptions  # noqa: E402
 from localspec.training.training_request import Progress  # noqa: E402
+from localspec.utils.format import format_bytes  # noqa: E402
 
 TOOL = os.environ.get("LLAMA_SPECULATIVE_SIMPLE", "")
 
@@ -198,8 +199,27 @@ def test_rows_that_are_on_the_disk_need_no_room_there(
             cancel.set()
 
     train(request(target), stop, cancel)
+    state, best = _checkpoints()
     train(request(target, resume=True))
-    assert asked[0] > 1e5 and asked[1] < 0.3 * asked[0]
+    # Nor do the checkpoints that are there; but the next state is written beside the last one.
+    rows = asked[0] - best - 2 * state, asked[1] - state
+    assert rows[0] > 1e5 and rows[1] < 0.3 * rows[0]
+
+
+def _checkpoints() -> list[int]:
+    """The bytes of the state and of the best weights that were saved."""
+    return [next(default_folder().rglob(name)).stat().st_size for name in ("state", "best")]
+
+
+def test_room_for_checkpoints_is_asked_for(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancel, asked, said = threading.Event(), list[float](), list[str]()
+    monkeypatch.setattr(WorkFolder, "require_free", lambda _, size: asked.append(size))
+    made = request(target, cache=0)  # no rows are kept
+    train(made, lambda each: each.phase == "training" and cancel.set(), cancel, said)
+    state, best = _checkpoints()
+    # The new state is written before the old one is deleted. Files have a little more than numbers.
+    assert asked == [pytest.approx(best + 2 * state, rel=0.1)]
+    assert f"{format_bytes(asked[0])} for checkpoints" in said[1]
 
 
 def test_the_layers_of_a_training_that_goes_on_are_chosen_once(

@@ -1,8 +1,10 @@
 """The verdict on a drafter that was trained: whether it pays, and whether `auto` takes it."""
 
+import errno
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fakes.trainings import trained
@@ -11,6 +13,7 @@ from localspec.cli.train_output import trained_text
 from localspec.conversion.target import TargetFile
 from localspec.distillation.last_trial import Trial
 from localspec.distillation.work_folder import WorkFolder
+from localspec.errors import DrafterMismatchError, LocalspecError
 from localspec.models.own_drafters import own_drafters
 from localspec.models.trained_drafters import trained_drafters
 
@@ -19,7 +22,7 @@ pytest.importorskip("torch")
 from fakes.cut_target import write_cut_target
 from fakes.training_runs import request
 
-from localspec.training import expected_speed, own_training
+from localspec.training import expected_speed, head_source, own_training, result
 from localspec.training.drafter_kind import KindOptions
 from localspec.training.expected_speed import ExpectedSpeed
 from localspec.training.kinds import KINDS
@@ -99,6 +102,47 @@ def test_the_lines_at_the_end_say_what_was_accepted_of_what() -> None:
     assert said[0].startswith("10.0% of first tokens of drafts accepted untrained, 65.0% now, by")
     assert said[1] == "8 held-out prompts, 4 tokens a draft, all of them counted:"
     assert "accepted" in said[2]
+
+
+def test_a_drafter_needs_the_room_of_its_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = TargetFile(write_cut_target(tmp_path / "target.gguf"))
+    drafter = KINDS["medusa"].create(target, KindOptions(), [])
+    path, full = tmp_path / "new" / "made.gguf", False
+
+    def export(to: Path, about: object) -> None:
+        to.write_bytes(b"GGUF")
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        to.write_bytes(target.path.read_bytes())
+
+    monkeypatch.setattr(drafter, "export", export)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5))
+    result.export(drafter, path, target, "letters", [0.5], counts=lambda: pytest.fail("counted"))
+    # A trained drafter may know phrases of one's chats.
+    assert [each.stat().st_mode & 0o777 for each in (path, path.parent)] == [0o600, 0o700]
+    full, path = True, tmp_path / "other.gguf"
+    with pytest.raises(LocalspecError, match=r"other.gguf cannot be written: No space left"):
+        result.export(drafter, path, target, "letters", [0.5], counts=lambda: pytest.fail("x"))
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("architecture", ["gemma", "qwen35"])
+def test_a_target_that_cannot_be_cut_is_told_which_kinds_are_left(
+    architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = TargetFile(write_cut_target(tmp_path / "target.gguf"))
+    header = replace(target.header, metadata={"general.architecture": architecture})
+    monkeypatch.setattr(target, "header", header)
+    monkeypatch.setattr(head_source, "unreadable_rows", lambda *_: "no rows come out")
+    with pytest.raises(DrafterMismatchError) as refused:
+        KINDS["draft-model"].layers(target, KindOptions())
+    left = "mtp or medusa" if architecture == "qwen35" else "medusa"
+    assert str(refused.value) == (
+        f"no draft-model can be trained for target.gguf: its architecture is {architecture}, not "
+        f"llama, qwen2, qwen3; train --kind {left}"
+    )
 
 
 @pytest.mark.usefixtures("short_texts")
