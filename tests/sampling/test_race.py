@@ -80,6 +80,7 @@ def test_it_is_certain_only_if_no_fine_word_can_change_it(
         if rng.random() < 0.5:
             words[:] = words[0] - np.minimum(words[0], rng.integers(0, 3, words.size))
         row = (rng.standard_normal(words.size) * rng.choice([0, 1e-4, 1.0, 9.0])).astype(np.float32)
+        row[2:] -= rng.choice([0, 20])  # two alone may be near
         monkeypatch.setattr(race, "hashed", lambda *_, words=words: words)
         monkeypatch.setattr(
             race, "coarse_words", lambda ids, _, words=words: [int(words[each]) for each in ids]
@@ -92,6 +93,19 @@ def test_it_is_certain_only_if_no_fine_word_can_change_it(
         noise = gumbel.from_words(words, fine)
         assert (relative_scores(row, row.max(), 0.7) + noise).argmax() == found
     assert certain > 400
+
+
+def test_the_lead_is_that_of_the_sums() -> None:
+    noise, ids = Noise(5), np.arange(6)
+    for position in range(1500):
+        law = Distribution(row_of(6, 2.0, 0.0, 0.0, position), ids, 0.7)
+        sums = law.scores() + noise.gumbel(position, ids)
+        token, lead = noise.leader(law, position)
+        assert token == sums.argmax()
+        assert lead == pytest.approx(sums.max() - np.sort(sums)[-2], abs=1e-3)
+    for logits, first in (([0, -2000], 0), ([0, 2000], 1), ([3], 0)):
+        law = Distribution(np.array(logits, np.float32), ids[: len(logits)])
+        assert noise.leader(law, 0) == (first, np.inf)
 
 
 @settings(max_examples=600, deadline=None, derandomize=True)
