@@ -1,6 +1,7 @@
 """DraftModel: unknown tokens, cancelling, and the distributions that its drafts carry."""
 
 import numpy as np
+import pytest
 from fakes.toy import ToyCache, ToyModel, proposed
 
 from localspec.drafters.draft_model import DraftModel
@@ -8,6 +9,7 @@ from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.passes import run
 
 PLAIN = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
 SAMPLER = Sampler(PLAIN, Noise(1))
@@ -58,6 +60,72 @@ def test_a_long_prompt_is_evaluated_in_chunks_that_can_be_cancelled() -> None:
     # No token is evaluated twice.
     assert len(proposed(drafter, limit(text))) == 4
     assert cache.evaluated == 40 + 3
+
+
+def drawn(text: list[int], count: int) -> list[int]:
+    """What the model draws after a text, without a cache."""
+    tokens: list[int] = []
+    for _ in range(count):
+        prefix = SAMPLER.prefix([*text, *tokens])
+        law = SAMPLER.distribution(MODEL.logits([*text, *tokens]), prefix)
+        tokens.append(SAMPLER.sample(law, prefix))
+    return tokens
+
+
+def test_what_a_text_shares_with_the_one_before_is_not_evaluated_again() -> None:
+    cache = ToyCache(MODEL)
+    drafter = DraftModel(cache, name="small", n_vocab=8)
+    text = [1, 2, 3, 4] * 10
+    for more in ([], [5, 6], [7]):
+        text = [*text, *more]
+        drafter.begin(text)
+        before = cache.evaluated
+        assert [*proposed(drafter, limit(text)).tokens] == drawn(text, 4)
+        assert cache.evaluated - before == (len(more) or len(text)) + 3
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_another_text_has_no_tokens_drawn_behind_the_one_before(ahead: bool) -> None:
+    drafter = DraftModel(ToyCache(MODEL), name="small", n_vocab=8, ahead=ahead)
+    for text in ([1, 2, 3], [4, 5, 6], [4, 5]):
+        drafter.begin(text)
+        assert [*proposed(drafter, limit(text)).tokens] == drawn(text, 4)
+
+
+def test_a_cache_can_be_rolled_back_to_the_text_in_front_of_a_draft() -> None:
+    lengths: list[int] = []
+
+    class Noted(ToyCache):
+        def checkpoint(self) -> None:
+            lengths.append(len(self.tokens))
+
+    drafter = DraftModel(Noted(MODEL), name="small", n_vocab=8)
+    text = [1, 2, 3]
+    drafter.begin(text)
+    for accepted in (0, 2, 4):
+        tokens = [*proposed(drafter, limit(text)).tokens][:accepted]
+        assert lengths.pop() == len(text) and not lengths
+        text += [*tokens, 5]
+        drafter.observe(Outcome([*tokens, 5], accepted))
+
+
+def test_the_policy_is_not_asked_about_tokens_that_are_drawn_ahead() -> None:
+    asked: list[float] = []
+    drafter = DraftModel(ToyCache(MODEL), name="small", n_vocab=8, ahead=True)
+    drafter.begin([1, 2])
+    proposed(drafter, limit([1, 2], go_on=lambda each: not asked.append(each)))
+    assert len(asked) == 4
+    run(drafter.passes_ahead(3))
+    assert len(asked) == 4
+    assert drafter.traits.ready and drafter.traits.ready() == 4 + 3
+
+
+def test_drafts_end_with_the_context() -> None:
+    drafter = DraftModel(ToyCache(MODEL, n_ctx=10), name="small", n_vocab=8)
+    for room in (3, 2, 1, 0):
+        text = [1] * (10 - room)
+        drafter.begin(text)
+        assert len(proposed(drafter, limit(text))) == room
 
 
 def test_the_distributions_of_a_draft_do_not_change_later() -> None:

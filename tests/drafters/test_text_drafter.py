@@ -282,6 +282,23 @@ def test_a_long_text_is_read_in_chunks_that_can_be_cancelled() -> None:
     assert cache.evaluated < 41 + 3 * 8
 
 
+def test_a_cache_can_be_rolled_back_to_the_text_in_front_of_a_draft() -> None:
+    held: list[list[int]] = []
+
+    class Noted(ToyCache):
+        def checkpoint(self) -> None:
+            held.append([*self.tokens])
+
+    own = READERS["shorter"]
+    text_drafter, text = make(Noted(ToyModel.random(own.n_vocab, seed=5)), own), [0, 1, 0]
+    text_drafter.begin(text)
+    for _ in range(3):
+        assert len(proposed(text_drafter, Limit(3, GREEDY.prefix(text), GREEDY)))
+        assert held.pop() == text_drafter._text.tokens and not held
+        text += [1]
+        text_drafter.observe(Outcome([1], 0))
+
+
 def test_a_constraint_ends_the_draft() -> None:
     """No forbidden token is drafted, also none that a longer one of the drafter's spells."""
 
@@ -356,6 +373,17 @@ def test_how_sure_it_is_is_said_once_for_each_token() -> None:
         assert len(asked) >= min(most, len(draft))
         # One of the drafter's tokens may spell several.
         assert len(draft) <= most + 2
+
+
+def test_a_token_that_spells_several_is_asked_about_as_often() -> None:
+    own = READERS["longer"]
+    for seed in range(10):
+        asked: list[float] = []
+        text_drafter = make(ToyCache(ToyModel.random(own.n_vocab, seed=seed)), own)
+        text_drafter.begin([0, 1])
+        go_on = lambda each, asked=asked: not asked.append(each)  # noqa: E731
+        draft = proposed(text_drafter, Limit(8, WARM.prefix([0, 1]), WARM, go_on=go_on))
+        assert len(asked) == len(draft) > 0
 
 
 # Mistakes planted in the source: a wrong draft costs time alone, so only the oracle sees them.
