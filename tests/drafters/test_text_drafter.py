@@ -381,8 +381,10 @@ def test_a_token_that_spells_several_is_asked_about_as_often() -> None:
         asked: list[float] = []
         text_drafter = make(ToyCache(ToyModel.random(own.n_vocab, seed=seed)), own)
         text_drafter.begin([0, 1])
-        go_on = lambda each, asked=asked: not asked.append(each)  # noqa: E731
-        draft = proposed(text_drafter, Limit(8, WARM.prefix([0, 1]), WARM, go_on=go_on))
+        limit = Limit(
+            8, WARM.prefix([0, 1]), WARM, go_on=lambda each, asked=asked: not asked.append(each)
+        )
+        draft = proposed(text_drafter, limit)
         assert len(asked) == len(draft) > 0
 
 
