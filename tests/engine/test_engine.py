@@ -808,7 +808,7 @@ def test_a_drafter_that_fails_elsewhere(
         ({"chat_template": 5}, "chat_template is 5; it must be a text or a Path"),
         ({"copy_from": 5}, "copy_from is 5; it must be a list of paths"),
         ({"copied_texts": [None]}, "copied_texts [0] is None; it must be a text"),
-        ({"rpc": "a:1, a:1"}, "rpc is 'a:1,a:1'; it names a:1 twice"),
+        ({"rpc": "a:1, a:1"}, "rpc is 'a:1, a:1'; it names a:1 twice"),
     ],
 )
 def test_arguments_of_a_wrong_type_are_named(options: dict[str, Any], line: str) -> None:
