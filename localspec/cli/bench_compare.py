@@ -27,7 +27,7 @@ compare_option = click.option(
 
 _COLUMNS = ("prompts", "drafter", "tok/s before", "now", "now / before", "x plain", "")
 _LEGEND = (
-    "now / before: of the speed, with its 95 % interval · x plain: of the speed as a ratio to "
+    "now / before: of the speed of each prompt, their median, with its 95 % interval · x plain: of the speed as a ratio to "
     "plain decoding, which a busier machine does not change; it tells what is faster or slower"
 )
 
@@ -115,7 +115,7 @@ def _read(name: str) -> Mapping[str, Any]:
         ) from error
     if not rows:
         raise InvalidValueError(
-            f"--compare {name}: there is no row in it to compare, as beside {TOOL}; name another "
-            "benchmark"
+            f"--compare {name}: there is no row in it to compare, as beside {TOOL} or before the "
+            "first text; name another benchmark"
         )
     return earlier.record

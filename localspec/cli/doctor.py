@@ -46,15 +46,15 @@ def doctor(*, as_json: bool) -> int:
 
 
 def _settings() -> list[Finding]:
-    """Say which setting ends every command that obeys it."""
-    settings = Settings()
-    try:
-        for name in SETTINGS:
+    """Say which settings end every command that obeys them."""
+    settings, found = Settings(), dict[str, Finding]()
+    for name in SETTINGS:
+        try:
             settings.find(name)
-    except InvalidValueError as failure:
-        remedy = f"correct it; the file is {settings.file}"
-        return [error("settings", str(failure), remedy, failure.exit_code)]
-    return []
+        except InvalidValueError as failure:
+            text = str(failure)
+            found[text] = error("settings", text, "correct or remove it", failure.exit_code)
+    return [*found.values()]
 
 
 def _terminal(output: Output) -> Finding:

@@ -162,7 +162,7 @@ def serve(
         )
     if not 0 < port < 65536:
         raise InvalidValueError(f"port is {port}; it must be 1 to 65535")
-    models = names or (model,)
+    models = [*dict.fromkeys(names or (model,))]
     address = Address(host, port, hosts=allow_host, origins=cors, key=_key(api_key_file))
     runtime = pop_runtime_options(options)
     if setup:

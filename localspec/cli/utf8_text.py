@@ -16,6 +16,12 @@ def utf8_text(_context: click.Context, parameter: click.Parameter, value: _Value
 
     def decoded(text: str) -> str:
         try:
+            text.encode()
+        except UnicodeEncodeError:  # the locale could not decode all of it
+            pass
+        else:
+            return text
+        try:
             return os.fsencode(text).decode()
         except UnicodeDecodeError as error:
             what = parameter.opts[0] if isinstance(parameter, click.Option) else "the prompt"

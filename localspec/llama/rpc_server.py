@@ -82,8 +82,9 @@ def _free_address(address: Address) -> Address:
         with socket.create_server(address) as server:
             return Address(address.host, server.getsockname()[1])
     except OSError as error:
-        # Python adds the address in words of its own.
-        reason = os.strerror(error.errno) if error.errno else str(error)
+        # Python adds the address in words of its own, but on Windows.
+        is_added = error.errno and os.name != "nt"
+        reason = os.strerror(error.errno) if is_added else error.strerror or str(error)
         elsewhere = error.errno == errno.EADDRNOTAVAIL
         raise _cannot_listen(address, reason, "--host" if elsewhere else "--port") from error
 

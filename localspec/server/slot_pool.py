@@ -8,7 +8,7 @@ from time import perf_counter
 
 from localspec.engine.engine import Engine
 from localspec.engine.slot import Slot
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama.cached_text import LEAST_SAVED
 from localspec.server.errors import queue_full
 
@@ -48,10 +48,13 @@ class SlotPool:
         for number in range(1, slots):
             try:
                 self.slots.append(PooledSlot(number, engine.slots.open()))
-            except LocalspecError as error:
+            except ModelLoadError as error:
                 reason = str(error).partition("; ")[0]  # behind it is what no server can do
                 more = "start the server with a smaller --ctx for more"
                 self.note = f"{number} slots, not {slots}: {reason}; {more}"
+                break
+            except LocalspecError as error:
+                self.note = f"{number} slots, not {slots}: {error}"
                 break
 
     @property

@@ -174,9 +174,10 @@ class Decoder:
     def _read_chunk(self) -> Passes[None]:
         """Evaluate the next tokens of the prompt, all but the last, which the first step does."""
         most = min(self.target.most_kept, self.chunk() if self.chunk else self.target.most_kept)
+        unread = self.unread
         if self._held < self._place_to_mark:
-            most = min(most, self._place_to_mark - self._held)
-        chunk = self.text[self._held :][: prompt_part(self.unread, most)]
+            unread = min(unread, self._place_to_mark - self._held)
+        chunk = self.text[self._held :][: prompt_part(unread, most)]
         with self._timing("prompt"):
             scores = yield Pass(self.target, chunk, hidden=self._layers)
             self._held += len(chunk)

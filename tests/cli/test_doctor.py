@@ -119,6 +119,7 @@ def test_settings_that_cannot_be_used(tmp_path: Path, threads: str | None) -> No
     [found] = [each for each in findings(done) if each["severity"] == "error"]
     assert (found["topic"], done.returncode) == ("settings", 2)
     assert ("LOCALSPEC_THREADS" if threads else "config.toml") in found["text"]
+    assert found["remedy"] == "correct or remove it"
 
 
 def test_the_variable_of_a_cache_that_cannot_be_used(tmp_path: Path) -> None:

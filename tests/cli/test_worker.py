@@ -1,5 +1,6 @@
 """`localspec worker`, and `--rpc` on the other side."""
 
+import errno
 import os
 import signal
 import socket
@@ -100,7 +101,7 @@ def test_a_port_that_is_taken(cli: Run) -> None:
         port = server.getsockname()[1]
         done = localspec("worker", "--port", str(port))
     assert done.code == 8
-    said = f"localspec: error: no worker can listen at 127.0.0.1:{port} (Address already in use)"
+    said = f"localspec: error: no worker can listen at 127.0.0.1:{port} ({os.strerror(errno.EADDRINUSE)})"
     assert done.lines[-1] == f"{said}; try another --port"
 
 
@@ -108,7 +109,7 @@ def test_an_address_of_another_machine(cli: Run) -> None:
     require_rpc()
     done = localspec("worker", "--host", "192.0.2.1", "--port", "0")
     assert done.code == 8
-    said = "no worker can listen at 192.0.2.1:0 (Cannot assign requested address)"
+    said = f"no worker can listen at 192.0.2.1:0 ({os.strerror(errno.EADDRNOTAVAIL)})"
     assert done.lines[-1] == f"localspec: error: {said}; try another --host"
 
 

@@ -1,6 +1,7 @@
 """A trimmed head drafts what the whole head drafts, among the tokens that are left."""
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -152,7 +153,9 @@ def test_a_trained_head_stays_its_users_alone_when_it_is_trimmed(
     path = write_head(tmp_path / "head.gguf", SHAPES["whole vocabulary"])
     path.chmod(0o600)
     trim_in_place(path, target, counts_of())
-    assert read_header(path).tensor("d2t") and path.stat().st_mode & 0o777 == 0o600
+    assert read_header(path).tensor("d2t")
+    if sys.platform != "win32":
+        assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_head_itself_is_never_replaced(tmp_path: Path, target: TargetFile) -> None:

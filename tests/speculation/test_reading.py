@@ -280,6 +280,28 @@ def test_a_text_that_is_cancelled_while_its_prompt_is_read_reads_no_further() ->
     assert target.tokens == text[:12]
 
 
+@pytest.mark.parametrize(
+    ("tokens", "mark", "parts"),
+    [
+        (231, 0, [230]),
+        (231, 190, [190, 40]),
+        (300, 0, [235, 64]),
+        (800, 300, [236, 64, 256, 243]),
+        (512 + 41, 0, [256, 232, 64]),
+    ],
+)
+def test_the_last_part_of_a_prompt_and_before_a_mark_is_a_wide_pass(
+    monkeypatch: pytest.MonkeyPatch, tokens: int, mark: int, parts: list[int]
+) -> None:
+    """Wherever it takes several; and it never takes one more."""
+    monkeypatch.setattr(Forgetful, "most_kept", 256)
+    target, text = Forgetful(grain=1, loses=0, other=[], place=mark), [1] * tokens
+    sampler = Sampler(PARAMS, Noise(0))
+    decoder = Decoder(target, FixedDepth([], 0), RULES["coupled"], sampler, text, Stats())
+    assert len(list(decoder.run(1))) == 1
+    assert [*map(len, target.read)] == parts
+
+
 class Watching(Reader):
     """Drafts nothing; shown: the place and the number of the rows that it is shown each time."""
 
