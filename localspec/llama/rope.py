@@ -102,7 +102,7 @@ class RopeScaling:
 
     def context(self, header: Header) -> int | None:
         """The most tokens of text that a model makes sense of; None where that is not known."""
-        if self._is_as_in_file(header):
+        if self._is_as_in_file(header) or position_table(header):
             return header.context_length
         original = self.original(header)
         return original and min(int(original * self.factor(header)), MOST_CONTEXT)
@@ -150,6 +150,15 @@ def file_factor(header: Header) -> float:
 def has_rope(header: Header) -> bool:
     """Whether the file of a model speaks of rotations."""
     return any(".rope." in key for key in header.metadata)
+
+
+def position_table(header: Header) -> int | None:
+    """For how many tokens a model without rotations has positions; None: it has no such table.
+
+    Behind its end the library ends the process.
+    """
+    table = header.tensor("position_embd.weight")
+    return table.shape[-1] if table else None
 
 
 def _own_length(header: Header) -> int | None:

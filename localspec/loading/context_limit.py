@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import ceil
 
 from localspec.gguf.facts import Facts
-from localspec.llama.rope import YARN, has_rope
+from localspec.llama.rope import YARN, has_rope, position_table
 from localspec.loading.config import RuntimeConfig
 from localspec.utils.option_names import no_effect, option, options
 
@@ -21,7 +21,8 @@ def within_model(runtime: RuntimeConfig, target: Facts) -> tuple[RuntimeConfig, 
     Other rotations by a base that the user names have no limit that can be computed.
     """
     asked, most = runtime.context, runtime.rope.context(target.header)
-    if not asked or not most or asked <= most or runtime.rope.freq_base:
+    unlimited = runtime.rope.freq_base and not position_table(target.header)
+    if not asked or not most or asked <= most or unlimited:
         return runtime, None
     name, rope = target.files[0].name, runtime.rope.in_words
     note = f"context {most}: {asked} is more than {name} " + (

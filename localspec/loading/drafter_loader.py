@@ -20,7 +20,7 @@ from localspec.gguf.mask_token import is_pard
 from localspec.gguf.reader import Header
 from localspec.llama.model import Model
 from localspec.llama.rollback import Rollback
-from localspec.llama.rope import RopeScaling
+from localspec.llama.rope import RopeScaling, position_table
 from localspec.llama.sequence import KVSequence
 from localspec.loading import drawing_ahead
 from localspec.loading.acceptance_check import LEAST_RATE, acceptance_rate
@@ -196,6 +196,7 @@ def _load(
     if found.facts is None:
         return LoadedDrafter(found.spec), None
     path, header = found.facts.files[0], found.facts.header
+    _require_positions(path, header, target)
     if found.matrices:
         require_output_rows(target, path.name, found.matrices)
         threads = runtime.threads_for(found.facts.size)
@@ -262,6 +263,16 @@ def _model(facts: Facts, runtime: RuntimeConfig, head: Head | None) -> Model:
     place = runtime.place_of_drafter(head).for_layers(layers)
     mtp = head is not None and head.kind in MTP_KINDS
     return Model(facts.files[0], place, mtp=mtp, load_mode=runtime.load_mode)
+
+
+def _require_positions(path: Path, header: Header, target: KVSequence) -> None:
+    """Raise DrafterMismatchError for a table of positions that the context goes beyond."""
+    length = position_table(header)
+    if length and length < target.n_ctx:
+        raise DrafterMismatchError(
+            f"{path.name} has positions for {length:,} tokens, and the context holds "
+            f"{target.n_ctx:,}; take another drafter, or {options(context=length)}"
+        )
 
 
 def _foreign(

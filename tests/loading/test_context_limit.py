@@ -1,12 +1,13 @@
 """A context beyond the model's own: the model gets its own, and a line says so."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.tiny import write_tiny
 
 import localspec
-from localspec.errors import LocalspecError, ModelLoadError
+from localspec.errors import DrafterMismatchError, LocalspecError, ModelLoadError
 from localspec.gguf.facts import facts_of
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.context_limit import within_model
@@ -31,6 +32,29 @@ def test_a_larger_one_is_the_models_own(tiny_path: Path) -> None:
     with localspec.load(context=1_000_000) as engine:
         assert engine.context == 2048
         assert any(note.startswith("context 2048: 1000000 is") for note in engine.notes)
+
+
+@pytest.mark.parametrize(
+    "rope", [{"rope_scale": 2.0, "rope_scaling": "linear"}, {"rope_freq_base": 5e5}]
+)
+def test_a_model_without_rotations_keeps_its_own(rope: dict[str, Any], tmp_path: Path) -> None:
+    """Behind the end of its table of positions, the library ends the process."""
+    path = write_tiny(tmp_path / "table.gguf", "gpt2", context=256)
+    with localspec.load(path, "none", context=300, threads=1, **rope) as engine:
+        assert engine.context == 256
+        assert any("context 256: 300 is more than table.gguf" in note for note in engine.notes)
+    with localspec.load(path, "none", threads=1, **rope) as engine:
+        assert engine.context == 256
+
+
+def test_a_drafter_whose_positions_end_before_the_context_is_refused(tmp_path: Path) -> None:
+    target = write_tiny(tmp_path / "target.gguf", "qwen3", context=512)
+    table = write_tiny(tmp_path / "table.gguf", "gpt2", context=256)
+    said = "table.gguf has positions for 256 tokens, and the context holds 300"
+    with pytest.raises(DrafterMismatchError, match=said):
+        localspec.load(target, table, context=300, threads=1)
+    with localspec.load(target, table, context=256, threads=1) as engine:
+        assert engine.drafter_set.names == ["table"]
 
 
 def test_each_model_has_its_own_limit(tiny_path: Path, tmp_path: Path) -> None:
