@@ -107,7 +107,8 @@ class WorkFolder:
         if size > free:
             raise LocalspecError(
                 f"this training takes {format_bytes(size)} more on the disk of {self.path}, and "
-                f"{format_bytes(free)} are free; make room, or name fewer --layers or less with --cache-gb"
+                f"{format_bytes(free)} are free; make room, or name fewer --layers or less with "
+                "--cache-gb"
             )
 
     def delete(self, *names: str) -> None:

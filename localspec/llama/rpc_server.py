@@ -83,8 +83,9 @@ def _free_address(address: Address) -> Address:
             return Address(address.host, server.getsockname()[1])
     except OSError as error:
         # Python adds the address in words of its own, but on Windows.
-        is_added = error.errno and os.name != "nt"
-        reason = os.strerror(error.errno) if is_added else error.strerror or str(error)
+        reason = error.strerror or str(error)
+        if error.errno and os.name != "nt":
+            reason = os.strerror(error.errno)
         elsewhere = error.errno == errno.EADDRNOTAVAIL
         raise _cannot_listen(address, reason, "--host" if elsewhere else "--port") from error
 

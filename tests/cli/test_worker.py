@@ -101,8 +101,8 @@ def test_a_port_that_is_taken(cli: Run) -> None:
         port = server.getsockname()[1]
         done = localspec("worker", "--port", str(port))
     assert done.code == 8
-    said = f"localspec: error: no worker can listen at 127.0.0.1:{port} ({os.strerror(errno.EADDRINUSE)})"
-    assert done.lines[-1] == f"{said}; try another --port"
+    said = f"no worker can listen at 127.0.0.1:{port} ({os.strerror(errno.EADDRINUSE)})"
+    assert done.lines[-1] == f"localspec: error: {said}; try another --port"
 
 
 def test_an_address_of_another_machine(cli: Run) -> None:
