@@ -154,17 +154,10 @@ class _Request:
                 f"{target} exists and is another model; delete it or name another file"
             )
         model = self.model()
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _require_room(model, target.parent, self.type_name)
-            with written_whole(target) as part:
-                self._write_as_asked(model, part)
-        except LocalspecError:  # some of which are OSErrors as well
-            raise
-        except OSError as error:
-            raise LocalspecError(
-                f"{target} cannot be written: {error.strerror or error}; name another place"
-            ) from error
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _require_room(model, target.parent, self.type_name)
+        with written_whole(target) as part:
+            self._write_as_asked(model, part)
 
     def _write_as_asked(self, model: ScaledModel | ScaledHead, part: Path) -> None:
         if self.type_name in _FILE_TYPES:
@@ -260,6 +253,11 @@ def main() -> None:
             path = scaled_model(options.source, size, options.type, **own)
     except LocalspecError as error:
         parser.exit(error.exit_code, f"{parser.prog}: {error}\n")
+    except OSError as error:
+        place = error.filename or options.target or "the model"
+        parser.exit(
+            1, f"{parser.prog}: {place} cannot be written: {error.strerror}; name another place\n"
+        )
     gigabytes, seconds = path.stat().st_size / 1e9, perf_counter() - began
     print(f"{path}  {gigabytes:.2f} GB in {seconds:.1f} s")
 

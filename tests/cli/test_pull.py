@@ -268,7 +268,7 @@ def test_a_gated_repository_with_the_token(shell: Shell) -> None:
         (["snaek"], 3, "there is no model 'snaek'; did you mean snake?"),
         (["snake", "--draft", "snaek"], 3, "there is no model 'snaek'; did you mean snake?"),
         (["nowhere.gguf"], 3, "there is no model file nowhere.gguf"),
-        (["zoo/whale-GGUF"], 1, "1000000000.00 GB"),
+        (["zoo/whale-GGUF"], 1, "1000000.00 TB"),
         ([], 2, "NAME"),
     ],
 )

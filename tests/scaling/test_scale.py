@@ -14,7 +14,7 @@ from fakes.mamba import write_mamba
 from fakes.prompts import PROMPTS
 from fakes.pycode import load
 
-from localspec.errors import InvalidValueError, LocalspecError, ModelNotFoundError
+from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.gguf.check import check_generative
 from localspec.gguf.reader import read_header
 from localspec.llama import quantize
@@ -287,11 +287,20 @@ def test_refusals(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_made(target_path: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made(
+    target_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (tmp_path / "file").write_bytes(b"")
     path = tmp_path / "file" / "scaled.gguf"
-    with pytest.raises(LocalspecError, match=r"scaled\.gguf cannot be written: .*another place"):
-        scale_model(target_path, path, SIZE, "Q4_0")
+    words = ["scale", str(target_path), str(path), "--params", "60M", "--type", "Q4_0"]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit, match="1"):
+        command.main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot be written: " in line and line.endswith("name another place")
 
 
 def test_only_llama_models(target_path: Path, tmp_path: Path) -> None:
