@@ -331,7 +331,7 @@ def test_offline_fetches_nothing(client: pytest.MonkeyPatch) -> None:
 
 def test_what_does_not_fit_is_told_before() -> None:
     require_space([look_up(SNAKE)])
-    with pytest.raises(LocalspecError, match=r"whale-GGUF.*1000000000.* GB .*free.*HF_HUB_CACHE"):
+    with pytest.raises(LocalspecError, match=r"whale-GGUF.*: 1000000\.00 TB .*free.*HF_HUB_CACHE"):
         require_space([look_up(SNAKE), look_up(WHALE)])
 
 

@@ -73,7 +73,7 @@ def memory_check(free: int, monkeypatch: pytest.MonkeyPatch, context: int | None
 def test_memory_that_is_ample_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     check = memory_check(2**40, monkeypatch, CONTEXT)
     assert check.verdict is CheckResult.FITS
-    assert check.detail.endswith(" MB for both at 4,096 tokens, 1099.51 GB free")
+    assert check.detail.endswith(" MB for both at 4,096 tokens, 1.10 TB free")
 
 
 @pytest.mark.parametrize("context", [CONTEXT, None])
