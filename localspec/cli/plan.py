@@ -143,7 +143,8 @@ def plan(
         settings = cast("GenerationOptions", options)
         others = BusyCores()
         found = forecast(engine, prompts, settings, output.note, users=users)
-        busy = busy_line(others.mean())
+        busy_cores = others.mean()
+        busy = busy_line(busy_cores)
         if busy:
             output.note(busy)
         kept = _stored(engine, found, GenerationConfig.of(**options), output)
@@ -151,7 +152,8 @@ def plan(
         measured = engine.drafter_set.measured
         typed = {name: name_of(each.path) for name, each in measured.items()}
     if as_json:
-        output.record(forecast_record(found, kept, *files))
+        # Of a busy machine the speeds tell little, which the text says in the place of advice.
+        output.record({**forecast_record(found, kept, *files), "busy_cores": busy_cores})
     else:
         exhausted = len(known) <= answers
         output.data(

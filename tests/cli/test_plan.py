@@ -69,8 +69,9 @@ def test_json_has_every_line_and_the_plan(tmp_path: Path) -> None:
     record = json.loads(done.out)
     assert record.keys() == {
         *("model", "lines", "answers", "tokens", "rates"),
-        *("clairvoyant", "without_flash_attention", "seconds", "plan", "users"),
+        *("clairvoyant", "without_flash_attention", "seconds", "plan", "users", "busy_cores"),
     }
+    assert record["busy_cores"] is None or record["busy_cores"] >= 0
     assert record["clairvoyant"] is None and record["users"] == []
     assert record["answers"] == 2 and record["model"]["drafter"] is None
     # Nothing drafts, so there is no `auto`; copying can be predicted all the same.
