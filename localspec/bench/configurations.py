@@ -83,11 +83,12 @@ class LoadedSweep:
             names.setdefault(each.engine, each.name)
         count = Counter(note for engine in names for note in set(engine.notes))
         common = dict.fromkeys([*extra_buffers.warnings(), *self.plain.notes])
+        # An option for draft models is useless only where there is none.
         own = dict.fromkeys(
             note if count[note] == len(names) else f"{name}: {note}"
             for engine, name in names.items()
             for note in engine.notes
-            if note not in common
+            if note not in common and (count[note] == len(names) or engine.drafter_set.model_paths)
         )
         return [*common, *own, *self.left_out]
 

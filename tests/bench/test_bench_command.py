@@ -205,14 +205,15 @@ def test_a_prompt_must_leave_room_for_its_text() -> None:
 
 def test_a_note_of_one_draft_has_its_name() -> None:
     class Noted:
-        def __init__(self, notes: Sequence[str]) -> None:
-            self.notes = notes
+        def __init__(self, notes: Sequence[str], *models: Path) -> None:
+            self.notes, self.drafter_set = notes, SimpleNamespace(model_paths=[*models])
 
-    def at(name: str, *notes: str) -> Any:
-        return SimpleNamespace(name=name, engine=Noted(notes))
+    def at(name: str, *notes: str, models: Sequence[Path] = ()) -> Any:
+        return SimpleNamespace(name=name, engine=Noted(notes, *models))
 
-    suffix = at("suffix, depth 2", "of all")
-    model = at("model, depth 2", "of all", "its cache is smaller")
+    suffix = at("suffix, depth 2", "of all", "--draft-device has no effect without a draft model")
+    notes = "of all", "its cache is smaller"
+    model = at("model, depth 2", *notes, models=[Path("model.gguf")])
     again = SimpleNamespace(name="model", engine=model.engine)
     sweep = LoadedSweep([at(PLAIN), suffix, model, again], ["lookup is left out"])
     assert [note for note in sweep.notes if note not in extra_buffers.warnings()] == [
