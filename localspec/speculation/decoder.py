@@ -177,7 +177,7 @@ class Decoder:
         unread = self.unread
         if self._held < self._place_to_mark:
             unread = min(unread, self._place_to_mark - self._held)
-        chunk = self.text[self._held :][: prompt_part(unread, most)]
+        chunk = self.text[self._held : self._held + prompt_part(unread, most)]
         with self._timing("prompt"):
             scores = yield Pass(self.target, chunk, hidden=self._layers)
             self._held += len(chunk)
