@@ -221,12 +221,9 @@ def _verified(
             "drafters with --drafts"
         )
     subject = counted(count, "text") + (" of users" if alone else "")
+    equal = "equals that" if count == 1 else "equal those"
     others = "written alone" if alone else "of plain decoding"
-    return (
-        f"{subject} equals that {others}, token for token"
-        if count == 1
-        else f"{subject} equal those {others}, token for token"
-    )
+    return f"{subject} {equal} {others}, token for token"
 
 
 def _seed(options: Mapping[str, Any], earlier: Earlier | None) -> int | None:

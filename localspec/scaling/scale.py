@@ -157,15 +157,12 @@ class _Request:
         target.parent.mkdir(parents=True, exist_ok=True)
         _require_room(model, target.parent, self.type_name)
         with written_whole(target) as part:
-            self._write_as_asked(model, part)
-
-    def _write_as_asked(self, model: ScaledModel | ScaledHead, part: Path) -> None:
-        if self.type_name in _FILE_TYPES:
-            self._write(model, part)
-            return
-        with written_whole(part.with_suffix(".f16"), keep=False) as half:
-            self._write(model, half)
-            quantize.quantize(half, part, self.type_name)
+            if self.type_name in _FILE_TYPES:
+                self._write(model, part)
+            else:
+                with written_whole(part.with_suffix(".f16"), keep=False) as half:
+                    self._write(model, half)
+                    quantize.quantize(half, part, self.type_name)
 
     def _write(self, model: ScaledModel | ScaledHead, path: Path) -> None:
         own = {"general.file_type": _FILE_TYPES[model.type.name], _RECIPE: self.recipe}

@@ -314,6 +314,14 @@ class NumpyHeadCache:
         del self.tokens[:], self.rows[:]
 
     def decode(self, passes: Sequence[Pass]) -> list[Scores]:
+        one, embeddings = self._counted(passes)
+        self.rows += list(embeddings)
+        logits, own = self._oracle.decoded(self.tokens, np.array(self.rows))
+        found = logits[len(logits) - one.wanted :].astype(np.float32)
+        return [Scores(found, hidden={TRUNK: own[-len(one.tokens) :].astype(np.float32)})]
+
+    def _counted(self, passes: Sequence[Pass]) -> tuple[Pass, Floats]:
+        """The one pass, whose tokens are in the cache now, and its rows."""
         (one,) = passes
         assert one.sequence is self
         assert one.embeddings is not None
@@ -321,11 +329,8 @@ class NumpyHeadCache:
         self.passes += 1
         self.wanted += one.wanted
         self.tokens += one.tokens
-        self.rows += list(one.embeddings)
         assert len(self.tokens) <= self.n_ctx
-        logits, own = self._oracle.decoded(self.tokens, np.array(self.rows))
-        found = logits[len(logits) - one.wanted :].astype(np.float32)
-        return [Scores(found, hidden={TRUNK: own[-len(one.tokens) :].astype(np.float32)})]
+        return one, one.embeddings
 
 
 class NumpyChainCache(NumpyHeadCache):
@@ -345,17 +350,10 @@ class NumpyChainCache(NumpyHeadCache):
             cells.clear()
 
     def decode(self, passes: Sequence[Pass]) -> list[Scores]:
-        (one,) = passes
-        assert one.sequence is self
-        assert one.embeddings is not None
-        assert 0 < len(one.embeddings) == len(one.tokens) <= self.chunk
-        self.passes += 1
-        self.wanted += one.wanted
+        one, embeddings = self._counted(passes)
         cells = self._cells[one.layer_offset]
-        pairs = zip(one.tokens, one.embeddings, strict=True)
-        cells.update(enumerate(pairs, start=len(self.tokens)))
-        self.tokens += one.tokens
-        assert len(self.tokens) <= self.n_ctx
+        pairs = zip(one.tokens, embeddings, strict=True)
+        cells.update(enumerate(pairs, start=len(self.tokens) - len(one.tokens)))
         unwritten = (0, np.zeros(WIDTH))
         held = [cells.get(place, unwritten) for place in range(len(self.tokens))]
         tokens, rows = zip(*held, strict=True)
