@@ -117,9 +117,10 @@ def _likeliest(row: BlockMaxima, temperature: float, bits: float) -> tuple[Row, 
     size = row.entries.size
     excess, log_size = exponent - 1, math.log(size)
     growth = excess / -math.expm1(-excess * log_size) if excess else 1 / log_size
-    log_count = math.log(growth) + bits * _LN_2
-    # An exponent of 0: all are equally likely.
-    log_count = log_count / exponent if exponent else log_size if log_count > 0 else 0.0
+    if exponent:
+        log_count = (math.log(growth) + bits * _LN_2) / exponent
+    else:  # all are equally likely, and logarithms would round what is just as much
+        log_count = log_size if bits > math.log2(size - 1) else 0.0
     count = size if log_count >= log_size else max(1, int(math.exp(log_count)))
     values, ids = row.largest(count)
     possible = values > -np.inf

@@ -161,6 +161,7 @@ ROWS = st.lists(
 
 @given(ROWS, st.integers(0, 12), st.sampled_from([*MIROSTAT, *ADAPTIVE]))
 @example([-np.inf, 1.0], 3, MIROSTAT[0])
+@example([-np.inf, -np.inf, -np.inf, -3.0, -3.0], 2, MIROSTAT[0])
 def test_same_as_token_by_token(row: list[float], state: int, chosen: dict[str, Any]) -> None:
     """Also where tokens are forbidden, equally likely, few or alone."""
     params, logits = SamplingParams(**chosen), np.array(row, np.float32)
@@ -191,7 +192,8 @@ def is_bound(row: np.ndarray, params: SamplingParams, state: float) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("version", "count", "bits", "kept"), [(2, 2, 1, 2), (2, 8, 3, 8), (1, 3, 1, 1)]
+    ("version", "count", "bits", "kept"),
+    [(2, 2, 1, 2), (2, 8, 3, 8), (1, 3, 1, 1), (1, 5, 2, 1), (1, 9, 3, 1)],
 )
 def test_what_carries_just_as_much_as_it_may(
     version: int, count: int, bits: int, kept: int
