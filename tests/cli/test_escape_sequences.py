@@ -97,7 +97,9 @@ def test_a_model_that_writes_sequences(tmp_path: Path, bare_environment: None) -
     assert code == 0
     # Words are in several styles where a drafter guessed a part of them.
     assert "gotcha" in re.sub(r"\x1b\[[\d;]*m", "", shown)
-    assert not OBEYED.search(shown.replace("\r\n", "\n"))
+    # Where loading takes long, the terminal shows a line about it, and deletes it.
+    *_, text = shown.replace("\r\n", "\n").rpartition(" \r")
+    assert not OBEYED.search(text)
     assert localspec(*command).out == 2 * TITLE + "\n"
 
 

@@ -84,6 +84,7 @@ def test_json_and_what_is_incomplete(
     assert "zoo/big-GGUF: 2.0 kB left by a download that cannot be continued" in said
 
 
+@pytest.mark.slow
 def test_the_last_use_is_when_localspec_loaded_a_model(disk: HubDisk, tmp_path: Path) -> None:
     target, drafter = bundled()
     disk.add(REPO, {"tiny-Q8_0.gguf": target, "tiny-Q4_0.gguf": drafter})

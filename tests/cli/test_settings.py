@@ -179,6 +179,7 @@ def test_a_file_that_cannot_be_read(cli: Run, file: Path) -> None:
     assert f"{file} cannot be read" in done.err
 
 
+@pytest.mark.slow
 def test_a_drafter_is_not_used_for_another_model_than_its_own(
     cli: Run, file: Path, drafter_path: Path, target_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def test_both_end_alike(arguments: list[str], commands: tuple[WarmCommand, Fresh
     assert warm(*arguments, typed="def f(") == fresh(*arguments, typed="def f(")
 
 
+@pytest.mark.slow
 def test_damaged_models_end_the_command_in_one_line(
     commands: tuple[WarmCommand, FreshCommand],
 ) -> None:

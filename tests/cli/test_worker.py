@@ -50,6 +50,7 @@ def address_in(lines: list[str]) -> str:
     return lines[-1].partition("--rpc ")[2].partition(";")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
 def test_it_serves_until_ctrl_c() -> None:
     with started("--threads", "1") as (process, lines):
@@ -67,6 +68,7 @@ def test_it_serves_until_ctrl_c() -> None:
     assert gone.err.startswith(f"localspec: error: the worker {address_in(lines)} cannot be")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
 def test_it_begins_again_where_its_process_ends() -> None:
     with started() as (process, lines):

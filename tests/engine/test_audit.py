@@ -386,6 +386,7 @@ def test_a_reproducible_text_that_fills_its_context() -> None:
     assert (report.tokens, report.divergences) == (len(result.token_ids), [])
 
 
+@pytest.mark.slow
 def test_a_text_of_drafted_trees_is_certified(engine: Engine) -> None:
     """Its cells lie in the order of the trees, so its last digits are others than a chain's."""
     options: dict[str, Any] = {"max_tokens": 48, "ignore_eos": True, "temperature": 1.5, "top_k": 0}

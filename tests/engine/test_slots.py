@@ -601,6 +601,7 @@ def test_what_uses_an_engine_keeps_it(
         gc.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_process_is_told_that_it_has_no_threads() -> None:
     """In a process of its own: a fork of this one would have the threads of all tests."""

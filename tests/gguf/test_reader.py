@@ -499,6 +499,7 @@ def outcome(path: Path) -> Header | None:
         return None
 
 
+@pytest.mark.slow
 def test_damaged_headers_are_read_or_refused(tmp_path: Path) -> None:
     path = tmp_path / "damaged.gguf"
     draw = random.Random(7)

@@ -138,6 +138,7 @@ def test_an_answer_goes_on_with_another_model(both: Served, texts: dict[str, str
         assert client.responses.retrieve(first.id).output_text == first.output_text
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_loaded(
     own_cache: None, second: Path, tmp_path: Path, texts: dict[str, str]
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_model_that_cannot_be_loaded(
         assert text_of(ask(served, "default")) == texts[FIRST]
 
 
+@pytest.mark.slow
 def test_a_model_is_unloaded_after_a_while(own_cache: None, texts: dict[str, str]) -> None:
     """A page that looks now and then neither keeps it nor loads it."""
     options = ("--threads", "1", "--ctx", "512", "--unload-after", "0.02")

@@ -89,6 +89,7 @@ def test_every_protocol_has_the_figures_of_drafting(
         assert found["localspec"]["depth"] == 3
 
 
+@pytest.mark.slow
 def test_several_answers_have_seeds_of_their_own(own_cache: None) -> None:
     """At a high temperature near ties are frequent: all digits must be those of a text alone."""
     free = {"temperature": 3, "top_p": 1, "top_k": 0, "min_p": 0}

@@ -142,6 +142,7 @@ serve(models, address, listen(address), ready=ignore, signalled=ignore, progress
 """
 
 
+@pytest.mark.slow
 def test_it_waits_until_the_model_is_loaded(browser: Any, tmp_path: Path) -> None:
     """And goes on by itself, also where the server was away meanwhile."""
     port, go = free_port(), tmp_path / "go"
@@ -184,6 +185,7 @@ def test_a_message_that_fails_can_be_mended(page: Any) -> None:
     assert page.input_value("#text").startswith("word word")
 
 
+@pytest.mark.slow
 def test_the_key_is_asked_for_once(browser: Any) -> None:
     """Who closes the question is left in peace, and may come back to it."""
     answers: list[str | None] = [None, "wrong", "secret"]
@@ -210,6 +212,7 @@ def test_the_key_is_asked_for_once(browser: Any) -> None:
         context.close()
 
 
+@pytest.mark.slow
 def test_several_models_are_a_choice(browser: Any, own_cache: None, tmp_path: Path) -> None:
     (small,) = [each for each in bundled_files() if "5m" in each.name]
     shutil.copy(small, tmp_path / "second.gguf")

@@ -255,6 +255,7 @@ def test_streams_end_properly_when_it_ends(sent: int) -> None:
     assert not any("Traceback" in line for line in served.lines)
 
 
+@pytest.mark.slow
 def test_who_waits_when_it_ends_is_told_so(wordy: tuple[str, ...]) -> None:
     with serving(*wordy, "--parallel", "1") as served, ThreadPoolExecutor(1) as pool:
         url = f"{served.url}/v1/completions"

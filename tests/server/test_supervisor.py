@@ -270,6 +270,7 @@ def holds(process: int) -> set[str]:
     return {each for each in ("libllama", ".gguf") if each in maps}
 
 
+@pytest.mark.slow
 def test_a_server_comes_back_with_all_that_it_was_given(tmp_path: Path) -> None:
     """Also with what can be read only once, from pipes."""
     ends = [os.pipe() for _ in range(2)]

@@ -217,6 +217,7 @@ def test_the_budgets_of_clients(strict: Served) -> None:
     assert (again[0].thinking, again[1].text) == (thought, text)
 
 
+@pytest.mark.slow
 def test_a_server_without_reasoning_leaves_a_grammar_the_text(
     tmp_path: Path, own_cache: None
 ) -> None:

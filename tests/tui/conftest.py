@@ -15,6 +15,7 @@ from fakes.scripted import Script
 from localspec.conversation.answer import Answer
 from localspec.engine.scheduler import ScheduledText
 from localspec.speculation.passes import Pass, Scores
+from localspec_tui import event_handler
 from localspec_tui.archive import Archive
 from localspec_tui.engine_events import ModelReady
 from localspec_tui.engine_thread import EngineThread
@@ -94,6 +95,12 @@ def terminal_with_a_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where TERM is dumb, the chat is the plain one."""
     if os.environ.get("TERM") == "dumb":
         monkeypatch.setenv("TERM", "xterm-256color")
+
+
+@pytest.fixture(autouse=True)
+def no_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All objects of a test run are too many to go through in each test, or to keep for ever."""
+    monkeypatch.setattr(event_handler, "freeze_garbage_collector", lambda: None)
 
 
 @pytest.fixture

@@ -87,6 +87,7 @@ def test_a_bad_setting_is_explained_and_not_applied(
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_dry_and_xtc_are_settings_and_others_of_the_command_line_stay(tmp_path: Path) -> None:
     async def body() -> None:
         given = {"dry_multiplier": 0.5, "dry_sequence_breakers": ("\n",)}
@@ -127,6 +128,7 @@ def test_model_and_drafter_can_be_changed(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_paths_typed_in_the_settings_are_kept_as_absolute_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,6 +376,7 @@ def test_a_full_context_can_be_left_as_it_is(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_system_prompts_and_presets_apply_to_the_next_answer(tmp_path: Path) -> None:
     async def body() -> None:
         presets.add("short", Preset("Be short.", {"temperature": 0.2}))

@@ -237,6 +237,7 @@ def test_the_plain_chat_asks_nothing(tmp_path: Path, home: Path) -> None:
         assert b"\x1b]11;?" not in chat.shown
 
 
+@pytest.mark.slow
 def test_a_theme_that_was_guessed_is_not_remembered_but_the_next_choice_is(
     tmp_path: Path, home: Path
 ) -> None:

@@ -21,6 +21,7 @@ OPENED = TEMPLATE + (
 QUIET = "<assistant><think>\n\n</think>\n\n"
 
 
+@pytest.mark.slow
 def test_reasoning_is_switched_from_the_next_answer_on(tmp_path: Path) -> None:
     async def body() -> None:
         script = Script(["one", "two", "three", "four"], template=SWITCHED)
@@ -107,6 +108,7 @@ def test_whether_reasoning_is_on_is_known_of_each_template() -> None:
     assert thinking_switch(None, {}) is None
 
 
+@pytest.mark.slow
 def test_an_answer_goes_on_only_with_the_reasoning_that_it_was_begun_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
