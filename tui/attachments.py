@@ -27,6 +27,8 @@ _GAP = re.compile(r"[ \t]*\n+|[ \t]+")
 _FENCES = re.compile(r"`{3,}")
 # A shorter word is like too many names. In letters.
 _LEAST_SIMILAR = 4
+# More words than this are no file names, and comparing each with those there would take long.
+_MOST_COMPARED = 30
 # A code block with a name above it.
 _NAMED_BLOCK = re.compile(r"^(?P<name>[^\n]+):\n(?P<fence>`{3,})\w*\n.*?\n(?P=fence)$", re.M | re.S)
 # A word after @ that is meant as a file, unlike the name of a person or a decorator.
@@ -81,8 +83,10 @@ def missing_file(text: str, folder: Path) -> str | None:
 
     A word that is almost the name of a file there is meant as that. folder: base of relative paths.
     """
-    for name, is_file_name in _missing(text, folder):
-        if is_file_name or similar_file(name, folder):
+    missing = dict(_missing(text, folder))
+    compared = len(missing) <= _MOST_COMPARED
+    for name, is_file_name in missing.items():
+        if is_file_name or (compared and similar_file(name, folder)):
             return name
     return None
 

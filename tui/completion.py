@@ -1,5 +1,6 @@
 """Completion: how the word before the cursor may go on, and which file in a text is missing."""
 
+import os
 from pathlib import Path
 
 from localspec.utils.format import printable
@@ -14,26 +15,32 @@ def completion(line: str) -> str:
     before, at, prefix = line.rpartition("@")
     if not at or (before and not before[-1].isspace()):
         return ""
-    paths = complete_path(prefix, Path.cwd())
-    return paths[0].removeprefix(prefix) if paths and paths[0].startswith(prefix) else ""
+    paths = complete_path(prefix, Path())
+    # Behind what was typed; paths that differ in capitals cannot be shown so.
+    return next((path.removeprefix(prefix) for path in paths if path.startswith(prefix)), "")
 
 
 def objection(text: str) -> str | None:
     """Return which file that a text attaches does not exist, in a line; None if all of them do."""
-    missing = None if is_command(text) else missing_file(text, Path.cwd())
+    missing = None if is_command(text) else missing_file(text, Path())
     if missing is None:
         return None
-    similar = similar_file(missing, Path.cwd())
+    similar = similar_file(missing, Path())
     but = f", but {printable(similar)}" if similar else ""
     return f"{_no_file(missing)}{but}; correct the name"
 
 
 def remark(text: str) -> str | None:
     """Return which word after @ attaches nothing to a message that is sent, in a line, or None."""
-    word = unattached_word(text, Path.cwd())
+    word = unattached_word(text, Path())
     return word and f"{_no_file(word)}; @{printable(word)} is sent as a word"
 
 
 def _no_file(name: str) -> str:
-    folder = "" if name.startswith(("/", "~")) else f" in {printable(str(Path.cwd()))}"
-    return f"there is no file {printable(name)}{folder}"
+    line = f"there is no file {printable(name)}"
+    if name.startswith(("/", "~")):
+        return line
+    try:
+        return f"{line} in {printable(os.getcwd())}"
+    except FileNotFoundError:
+        return f"{line}: the folder in which this chat began was deleted"

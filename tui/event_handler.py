@@ -70,7 +70,8 @@ class EngineEventHandler:
         """Handle events now, and again and again from now on."""
         self.poll()
         is_slow = self.state == "answering" and self._screen.figures.is_busy
-        self._screen.set_timer(1 / (_BUSY_RATE if is_slow else _RATE), self.poll_regularly)
+        # Of the app: a timer of a screen has it drawn anew each time while a dialog lies over it.
+        self._app.set_timer(1 / (_BUSY_RATE if is_slow else _RATE), self.poll_regularly)
 
     def poll(self) -> None:
         """Handle the events and log lines since the last call."""

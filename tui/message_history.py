@@ -12,7 +12,7 @@ HISTORY_LENGTH = 500
 
 def recalled(message: str) -> str:
     """A message of a conversation as it was typed; see `detach_files` for its files."""
-    return as_typed(detach_files(message, Path.cwd()))
+    return as_typed(detach_files(message, Path()))
 
 
 class MessageHistory:

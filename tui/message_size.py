@@ -113,7 +113,7 @@ class MessageSize:
         message, lacks_files = text if is_answer else as_message(text), False
         if "@" in message and not is_answer:
             try:
-                whole, _ = attach_files(message, Path.cwd())
+                whole, _ = attach_files(message, Path())
                 lacks_files = len(whole) > _LONGEST
             except (InvalidValueError, OSError, ValueError):
                 # Sending it says what is wrong.

@@ -122,7 +122,7 @@ class Outbox:
             engine_thread.edit_answer(self._screen.conversation.turns.index(edited), text)
             return
         try:
-            message, _ = attach_files(as_message(text), Path.cwd())
+            message, _ = attach_files(as_message(text), Path())
         except InvalidValueError as error:
             self.refuse(str(error))
             return

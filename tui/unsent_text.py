@@ -55,7 +55,7 @@ class UnsentText:
         """What attaches pasted files; None where the box has no message, but e.g. `/save`."""
         if self.edits_answer or is_command(self._screen.composer.text):
             return None
-        return as_attachments(pasted, Path.cwd())
+        return as_attachments(pasted, Path())
 
     def begin_edit(self, turn: "Turn", text: str | None = None) -> None:
         """Let the user change a turn. text: put into the box, whose own text comes back later."""

@@ -3,10 +3,12 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import MISMATCH, Script
+from textual.app import App
 from textual.widgets._toast import Toast
 
 from localspec_tui.screens.settings import SettingsScreen
@@ -14,7 +16,7 @@ from localspec_tui.screens.settings import SettingsScreen
 MARKDOWN = "# Title\n\n- one\n- two\n\n```python\nx = 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
 
 
-@pytest.mark.parametrize("size", [(40, 10), (20, 5), (10, 3), (200, 60)])
+@pytest.mark.parametrize("size", [(40, 10), (20, 5), (10, 3), (5, 10), (200, 60)])
 def test_any_size_of_terminal(tmp_path: Path, size: tuple[int, int]) -> None:
     async def body() -> None:
         async with running_chat(Script([MARKDOWN]), tmp_path, size=size) as chat:
@@ -26,6 +28,45 @@ def test_any_size_of_terminal(tmp_path: Path, size: tuple[int, int]) -> None:
             await chat.wait_idle()
             assert "hi" in chat.text
             assert chat.contents == ["hi", MARKDOWN]
+
+    asyncio.run(body())
+
+
+def test_nothing_is_drawn_behind_a_dialog_while_nothing_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[None] = []
+    display = App._display
+
+    def counted(app: App[None], *drawing: Any) -> None:
+        drawn.append(None)
+        display(app, *drawing)
+
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.press("f1")
+            await asyncio.sleep(0.5)
+            drawn.clear()
+            await asyncio.sleep(1)
+            assert len(drawn) <= 1
+
+    monkeypatch.setattr(App, "_display", counted)
+    asyncio.run(body())
+
+
+def test_the_folder_of_the_chat_may_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+
+    async def body() -> None:
+        async with running_chat(Script(["Yes."]), tmp_path) as chat:
+            (tmp_path / "gone").rmdir()
+            await chat.ask("Are you there?")
+            assert chat.contents == ["Are you there?", "Yes."]
+            await chat.ask("Read @notes.txt")
+            assert "notes.txt: the folder in which this chat began was deleted" in chat.notes[-1]
 
     asyncio.run(body())
 

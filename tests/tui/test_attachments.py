@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import InvalidValueError
+from localspec_tui import attachments
 from localspec_tui.attachments import (
     MAX_BYTES,
     attach_files,
@@ -15,6 +16,7 @@ from localspec_tui.attachments import (
     similar_file,
     unattached_word,
 )
+from localspec_tui.completion import completion
 
 
 @pytest.fixture
@@ -244,3 +246,30 @@ def test_a_misspelt_name_is_like_that_of_a_file(
 )
 def test_a_word_that_attaches_nothing(folder: Path, text: str, word: str | None) -> None:
     assert unattached_word(text, folder) == word
+
+
+def test_many_words_are_not_compared_with_file_names(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[str] = []
+
+    def similar(name: str, _folder: Path) -> str | None:
+        compared.append(name)
+        return None
+
+    monkeypatch.setattr(attachments, "similar_file", similar)
+    assert missing_file("@Override\n" * 2000, folder) is None
+    assert compared == ["Override"]
+    assert missing_file(" ".join(f"@user{i}" for i in range(500)), folder) is None
+    assert len(compared) == 1
+    assert missing_file("@gone.txt " + "@someone " * 500, folder) == "gone.txt"
+
+
+def test_a_path_goes_on_as_it_was_typed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where another one, which begins with capitals, comes before it."""
+    monkeypatch.chdir(folder)
+    (folder / "README.md").write_text("x")
+    (folder / "report.txt").write_text("x")
+    assert completion("Read @re") == "port.txt"
+    assert completion("Read @RE") == "ADME.md"
+    assert completion("Read @Re") == ""

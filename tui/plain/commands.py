@@ -67,7 +67,7 @@ def message_of(text: str) -> str:
     """
     if problem := objection(text):
         raise InvalidValueError(problem)
-    message, _ = attach_files(as_message(text), Path.cwd())
+    message, _ = attach_files(as_message(text), Path())
     return message
 
 
