@@ -118,8 +118,8 @@ def _missing(text: str, folder: Path) -> Iterator[tuple[str, bool]]:
             yield name, not match["bare"] or bool(_FILE_NAME.fullmatch(name))
 
 
-def complete_path(prefix: str, folder: Path) -> list[str]:
-    """The paths that begin with a prefix, as they are written after @.
+def complete_path(prefix: str, folder: Path) -> Iterator[str]:
+    """Yield the paths that begin with a prefix, as they are written after @.
 
     folder: base of relative paths. Folders end with a slash, and paths with spaces are quoted.
     Hidden files are left out unless the prefix has their dot.
@@ -127,17 +127,22 @@ def complete_path(prefix: str, folder: Path) -> list[str]:
     quoted = prefix.startswith('"')
     parent, begun = os.path.split(prefix.removeprefix('"'))
     stem = prefix.removeprefix('"').removesuffix(begun)
+    parent_path = _path(parent, folder)
     try:
-        entries = sorted(os.scandir(_path(parent, folder)), key=lambda entry: entry.name.casefold())
+        names = os.listdir(parent_path)
     except OSError:
-        return []
-    return [
-        _completed(stem + entry.name, is_folder=os.path.isdir(entry.path), quoted=quoted)
-        for entry in entries
-        if entry.name.casefold().startswith(begun.casefold())
-        and (begun.startswith(".") or not entry.name.startswith("."))
-        and entry.name.isprintable()
+        return
+    beginning = begun.casefold()
+    fitting = [
+        name
+        for name in names
+        if name.casefold().startswith(beginning)
+        and (begun.startswith(".") or not name.startswith("."))
+        and name.isprintable()
     ]
+    for name in sorted(fitting, key=str.casefold):
+        is_folder = os.path.isdir(parent_path / name)
+        yield _completed(stem + name, is_folder=is_folder, quoted=quoted)
 
 
 def _existing_path(match: re.Match[str], folder: Path) -> str | None:

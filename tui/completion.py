@@ -15,6 +15,8 @@ def completion(line: str) -> str:
     before, at, prefix = line.rpartition("@")
     if not at or (before and not before[-1].isspace()):
         return ""
+    if " " in prefix and not prefix.startswith('"'):
+        return ""
     paths = complete_path(prefix, Path())
     # Behind what was typed; paths that differ in capitals cannot be shown so.
     return next((path.removeprefix(prefix) for path in paths if path.startswith(prefix)), "")

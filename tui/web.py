@@ -26,6 +26,7 @@ def serve(command: str, port: int = PORT) -> None:
         command, host=HOST, port=port, title="localspec"
     )
     server.handle_websocket = same_origin_only(server.handle_websocket, port)
+    server.handle_index = this_machine_only(server.handle_index, port)
     try:
         server.serve()
     except OSError as error:
@@ -40,7 +41,7 @@ def same_origin_only(handler: Handler, port: int = PORT) -> Handler:
 
     A browser sends the origin of the page.
     """
-    origins = {f"http://{name}:{port}" for name in (HOST, "localhost")}
+    origins = _origins(port)
     forbidden = import_module("aiohttp.web").HTTPForbidden
 
     async def guarded(request: Any) -> Any:
@@ -49,3 +50,21 @@ def same_origin_only(handler: Handler, port: int = PORT) -> Handler:
         return await handler(request)
 
     return guarded
+
+
+def this_machine_only(handler: Handler, port: int = PORT) -> Handler:
+    """Forbid the page to load anything from elsewhere: it asks Google for a font."""
+    pages = _origins(port)
+    sockets = [f"ws{page.removeprefix('http')}" for page in pages]
+    policy = " ".join(("default-src", *pages, *sockets, "'unsafe-inline'", "data:"))
+
+    async def guarded(request: Any) -> Any:
+        response = await handler(request)
+        response.headers["Content-Security-Policy"] = policy
+        return response
+
+    return guarded
+
+
+def _origins(port: int) -> list[str]:
+    return [f"http://{name}:{port}" for name in (HOST, "localhost")]

@@ -177,20 +177,20 @@ def test_file_names_in_an_attached_file_are_not_attached(folder: Path) -> None:
 def test_completions_are_the_entries_of_the_folder(folder: Path) -> None:
     (folder / ".hidden").touch()
     (folder / "Makefile").touch()
-    assert complete_path("", folder) == ["main.py", "Makefile", '"my notes.txt"', "src/"]
-    assert complete_path("ma", folder) == ["main.py", "Makefile"]
-    assert complete_path("src/", folder) == ["src/deep.md"]
-    assert complete_path("src/d", folder) == ["src/deep.md"]
-    assert complete_path(".h", folder) == [".hidden"]
-    assert complete_path('"my', folder) == ['"my notes.txt"']
-    assert complete_path("nothing/", folder) == []
-    assert complete_path("main.py/", folder) == []
+    assert [*complete_path("", folder)] == ["main.py", "Makefile", '"my notes.txt"', "src/"]
+    assert [*complete_path("ma", folder)] == ["main.py", "Makefile"]
+    assert [*complete_path("src/", folder)] == ["src/deep.md"]
+    assert [*complete_path("src/d", folder)] == ["src/deep.md"]
+    assert [*complete_path(".h", folder)] == [".hidden"]
+    assert [*complete_path('"my', folder)] == ['"my notes.txt"']
+    assert [*complete_path("nothing/", folder)] == []
+    assert [*complete_path("main.py/", folder)] == []
 
 
 def test_every_completed_file_can_be_attached(folder: Path) -> None:
     (folder / "a b").mkdir()
     (folder / "a b" / "c d.txt").write_text("x")
-    assert complete_path("a", folder) == ['"a b/']
+    assert [*complete_path("a", folder)] == ['"a b/']
     for name in [*complete_path('"a b/', folder), *complete_path("m", folder)]:
         assert attach_files(f"@{name}", folder)[1] == [name.strip('"')]
 
@@ -273,3 +273,5 @@ def test_a_path_goes_on_as_it_was_typed(folder: Path, monkeypatch: pytest.Monkey
     assert completion("Read @re") == "port.txt"
     assert completion("Read @RE") == "ADME.md"
     assert completion("Read @Re") == ""
+    assert completion("Ask @re about it") == ""
+    assert completion('Read @"my n') == 'otes.txt"'

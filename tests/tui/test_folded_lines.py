@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 
-from localspec_tui.folded_lines import LONGEST, FoldedLines
+from localspec_tui.folded_lines import LONGEST, MOST_LINES, FoldedLines
 from localspec_tui.screens import chat as chat_screen
 
 LINE = "the quick brown fox " * 5000  # 100 kB
@@ -49,6 +49,25 @@ def test_a_long_line_is_sent_whole_and_comes_back(tmp_path: Path) -> None:
             composer.set_text("")
             await chat.press("shift+tab", "up", "e")
             assert composer.text == whole and len(shown(chat)) < 200
+
+    asyncio.run(body())
+
+
+def test_many_lines_are_one_label(tmp_path: Path) -> None:
+    many = "".join(f"line {i}\n" for i in range(MOST_LINES + 500))
+    label = f"[pasted #1: {len(many) / 1000:.1f} kB in 1,500 lines]"
+
+    async def body() -> None:
+        async with running_chat(Script(context=99_000), tmp_path) as chat:
+            await chat.press(*"see ")
+            # As terminals end lines.
+            await paste(chat, many.replace("\n", "\r"))
+            assert shown(chat) == f"see {label}" and label in chat.text
+            await chat.press(*"so", "enter")
+            await chat.wait_idle()
+            assert chat.contents[0] == f"see {many}so"
+            await chat.press("up")
+            assert chat.screen.composer.text == f"see {many}so"
 
     asyncio.run(body())
 

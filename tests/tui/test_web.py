@@ -56,6 +56,9 @@ async def page_of(browser: aiohttp.ClientSession) -> str:
         try:
             async with browser.get("/") as response:
                 assert response.status == 200
+                # From elsewhere a browser loads nothing: the page names a font of Google's.
+                policy = response.headers["Content-Security-Policy"]
+                assert set(re.findall(r"//([\w.]+)", policy)) == {"127.0.0.1", "localhost"}
                 return await response.text()
         except aiohttp.ClientConnectionError:
             await asyncio.sleep(0.1)
