@@ -49,6 +49,30 @@ def test_sessions_are_found_by_title_and_by_content(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_titles_have_every_word_and_those_with_the_phrase_come_first(tmp_path: Path) -> None:
+    titles = ("A list of whales", "Whales: a LIST", "ha " * 20 + "h", "Rust lists", "List whales")
+
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            for title in titles:
+                save_session(chat.app.archive, title)
+            await chat.press("ctrl+o")
+            await chat.until(lambda: chat.is_on_top(SessionsScreen))
+            box = chat.app.screen.query_one(Input)
+            found = [titles[4], titles[1], titles[0]]
+            for typed, expected in (
+                ("list whales", found),
+                ("whales  LIST", found),
+                ("rust whales", []),
+                ("hahahahahahahahahahahahahaha", []),
+            ):
+                box.value = typed
+                await chat.pilot.pause()
+                assert chat.options == expected
+
+    asyncio.run(body())
+
+
 @pytest.mark.slow
 def test_sessions_are_renamed_exported_and_deleted(tmp_path: Path) -> None:
     async def body() -> None:

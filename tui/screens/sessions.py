@@ -8,7 +8,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.fuzzy import FuzzySearch
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
@@ -87,13 +86,16 @@ class SessionsScreen(ModalScreen[tuple[str, str | None] | None]):
         if not typed:
             yield from ((summary, None) for summary in summaries)
             return
-        search = FuzzySearch()
-        scores = {each.key: search.match(typed, each.title)[0] for each in summaries}
-        matching = [each for each in summaries if scores[each.key]]
-        best_first = sorted(matching, key=lambda each: -scores[each.key])
+        phrase = typed.casefold()
+        titles = {each.key: each.title.casefold() for each in summaries}
+        titled = [
+            each for each in summaries if all(word in titles[each.key] for word in phrase.split())
+        ]
+        best_first = sorted(titled, key=lambda each: phrase not in titles[each.key])
         yield from ((each, None) for each in best_first)
+        listed = {each.key for each in titled}
         for summary, hit in self._archive.search(typed):
-            if not scores.get(summary.key):
+            if summary.key not in listed:
                 yield summary, hit
 
     def _row_text(self, summary: SessionSummary, hit: Hit | None) -> Text:
