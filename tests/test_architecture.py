@@ -21,9 +21,9 @@ PACKAGES = ("localspec", "tui")
 
 
 def drawn() -> set[str]:
-    """The rooms in the tree of the architecture page, as paths."""
+    """The packages in the tree of the architecture page, as paths."""
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    tree = page.split("## The rooms")[1].split("```")[1]
+    tree = page.split("## The packages")[1].split("```")[1]
     paths, rooms = set(), [""]
     for line in tree.splitlines()[1:]:
         depth, name = (len(line) - len(line.lstrip())) // 2, line.split()[0]
@@ -45,7 +45,7 @@ def test_the_tree_shows_the_folders() -> None:
 def test_every_file_the_page_names_exists() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     room = ""
-    for line in page.split("## The rooms")[1].split("```")[1].splitlines()[1:]:
+    for line in page.split("## The packages")[1].split("```")[1].splitlines()[1:]:
         depth = (len(line) - len(line.lstrip())) // 2
         room = "/".join([*room.split("/")[:depth], line.split()[0].rstrip("/")])
         for name in re.findall(r"\b\w+\.py\b", line):

@@ -184,8 +184,12 @@ def _report_text(report: AuditReport, names: Mapping[int, str]) -> str:
         "are what the seed gives" if report.same_text else "can be drawn, as far as this rule says"
     )
     lines.append(
-        f"{good} of {report.tokens} tokens {found}; the largest difference of a logit between "
-        f"passes of the step's width and of one row is {report.largest_difference:.2g}"
+        f"{good} of {report.tokens} tokens {found}; scored in the steps in which they were written "
+        + (
+            f"and one by one, logits differ by at most {difference:.2g}"
+            if (difference := report.largest_difference)
+            else "and one by one, all logits are equal"
+        )
     )
     return "\n".join(lines) + "\n"
 

@@ -162,8 +162,9 @@ def _member_record(member: Member) -> dict[str, Any]:
 
 
 def _next_command(name: str, wanted: str, members: Sequence[Member]) -> str:
-    named = [each.name for each in members if each.role != "target" and wanted != AUTO]
-    drafter = ["--draft", named[0]] if named else []
+    # A drafter that was named by itself is the one of `auto` now.
+    of_kind = [each.name for each in members if each.role != "target" and wanted in KINDS]
+    drafter = ["--draft", f"suffix,{of_kind[0]}"] if of_kind else []
     if is_drafter(members[0].path_in_repository):
         return f'{command_line(["localspec", "generate", "-m", "TARGET", "--draft", name])} "..."'
     return f'{command_line(["localspec", "generate", "-m", name, *drafter])} "..."'

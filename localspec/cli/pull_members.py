@@ -32,6 +32,7 @@ from localspec.models.own_drafters import (
     is_no_target,
     listed_drafters,
     own_drafters,
+    pulled_with,
     sidecar_drafters,
     with_others,
 )
@@ -153,7 +154,8 @@ def record_pair(wanted: str, members: Sequence[Member]) -> str | None:
     drafter = members[1:] if wanted not in (AUTO, NONE, *KINDS) else ()
     if not drafter or not add_pulled(members[0].paths[0], drafter[0].paths[0]):
         return None
-    return f"{drafter[0].name} drafts for {members[0].name} from now on (--draft auto)"
+    target = members[0].remote.repository.id if members[0].remote else members[0].name
+    return f"{drafter[0].name} drafts for {target} from now on (--draft auto)"
 
 
 def heads_note(members: Sequence[Member]) -> str | None:
@@ -212,7 +214,10 @@ def _here_or_on_hub(role: str, name: str, model: RemoteModel, kind: str | None =
 def _known(
     name: str, target: Repository, listing: RemoteRepository, model: RemoteModel
 ) -> list[OwnDrafter]:
-    """Return the drafters of a target on the Hub: those of models.toml, then its sidecars."""
+    """Return the drafters of a target on the Hub: those of models.toml, then its sidecars.
+
+    Before them come those on this disk that the user named for any quantisation of the target.
+    """
     pair = pair_of(target, name)
     listed = listed_drafters(pair) if pair else []
     if pair and lacks_heads(target, pair):
@@ -220,7 +225,9 @@ def _known(
     beside = sidecar_drafters(listing.siblings, model.names, listing.id)
     names = names_of(PurePosixPath(model.names.first), None)
     elsewhere = [] if pair else drafters_elsewhere(target, names)
-    return with_others(with_others(listed, beside), elsewhere)
+    found = with_others(with_others(listed, beside), elsewhere)
+    named = [each for each in pulled_with(target.id, found) if each.file]
+    return with_others(named, found)
 
 
 def _with_best(

@@ -157,7 +157,7 @@ def _state_text(progress: FileProgress) -> str:
         case "checking":
             return "checking"
         case "done":
-            return "whole and right"
+            return "complete, its SHA-256 is right"
         case _:
             return progress.reason
 

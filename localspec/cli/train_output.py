@@ -86,7 +86,10 @@ def trained_text(done: "Trained") -> list[str]:
         lines += _trials_text(done)
     if (foreseen := done.facts.foreseen) is not None:
         taken = done.facts.taken
-        lines.append(f"{format_seconds(foreseen)} foreseen, {format_seconds(taken)} taken")
+        lines.append(
+            f"{format_seconds(taken)} from the forecast to the end, "
+            f"{format_seconds(foreseen)} foreseen"
+        )
     if not done.pays:
         lines += _loss(done)
     elif done.preferred:

@@ -120,11 +120,14 @@ def own_drafters(target: Path, known: KnownTarget | None = None) -> list[OwnDraf
     names = names_of(target, known.name)
     last = [*after, *([] if pair else drafters_elsewhere(target, names))]
     found = with_others(with_others(with_others(before, found), beside), last)
-    return with_others(_pulled_with(target, found), found)
+    return with_others(pulled_with(target, found), found)
 
 
-def _pulled_with(target: Path, known: Sequence[OwnDrafter]) -> list[OwnDrafter]:
-    """Return the drafters that the user pulled a target with; what is known of a file stays."""
+def pulled_with(target: Path | str, known: Sequence[OwnDrafter]) -> list[OwnDrafter]:
+    """Return the drafters that the user pulled a target with; what is known of a file stays.
+
+    target: its file, or its repository.
+    """
     drafters = []
     for reference in pulled_drafters(target):
         file = find_file(reference)

@@ -26,10 +26,11 @@ class PulledPair:
     drafter: Reference
 
 
-def pulled_drafters(target: Path) -> list[Reference]:
+def pulled_drafters(target: Path | str) -> list[Reference]:
     """Return the drafters that a target was pulled with, the last one first.
 
-    Files that are gone are left out; what the Hub has can be fetched again.
+    target: its file, or its repository. Files that are gone are left out; what the Hub has can be
+    fetched again.
     """
     found = [each.drafter for each in _pairs() if _is_of(each, target)]
     return [each for each in found if isinstance(each, Repository) or each.is_file()]
@@ -59,8 +60,9 @@ def forget_removed(repositories: Collection[str]) -> None:
             _store(kept)
 
 
-def _is_of(pair: PulledPair, target: Path) -> bool:
-    return pair.target.lower() == _name_of_target(target).lower()
+def _is_of(pair: PulledPair, target: Path | str) -> bool:
+    name = target if isinstance(target, str) else _name_of_target(target)
+    return pair.target.lower() == name.lower()
 
 
 def _name_of_target(target: Path) -> str:

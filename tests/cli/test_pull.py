@@ -324,7 +324,7 @@ def test_which_drafter_comes_with_a_target(shell: Shell) -> None:
     done = shell.pull("snake", "--draft", "zoo/alone-GGUF:q4_0")
     assert names(done) == ["snake-7m-Q8_0.gguf", "alone-Q4_0.gguf"]
     assert "8.1 MB · zoo/snake-7m-GGUF · here already\n" in done.err
-    assert "next: localspec generate -m snake --draft zoo/alone-GGUF:q4_0" in done.err
+    assert 'next: localspec generate -m snake "..."\n' in done.err
 
 
 def test_why_no_drafter_comes(shell: Shell) -> None:
@@ -424,7 +424,7 @@ def test_lines_where_there_is_no_terminal(shell: Shell) -> None:
     assert lines[0] == "localspec: snake-7m-Q8_0.gguf: fetching 8.1 MB"
     assert lines[-2:] == [
         "localspec: snake-7m-Q8_0.gguf: checking",
-        "localspec: snake-7m-Q8_0.gguf: whole and right",
+        "localspec: snake-7m-Q8_0.gguf: complete, its SHA-256 is right",
     ]
     share, rest = r"\d+% · .* of 8\.1 MB", r"[\d.]+ [kM]B/s · \d+ (s|min) left"
     step = rf"localspec: snake-7m-Q8_0\.gguf: {share} · {rest}"
@@ -454,7 +454,7 @@ def test_when_a_line_is_written() -> None:
     show(FileProgress("here.gguf", "zoo/a", 5, 5, "done"))
     waiting = "another process fetches it"
     step = "70% · 700.0 MB of 1.00 GB · 200.0 MB/s · 2 s left"
-    said = [waiting, "fetching 1.00 GB", step, "checking", "whole and right"]
+    said = [waiting, "fetching 1.00 GB", step, "checking", "complete, its SHA-256 is right"]
     assert written == [f"a.gguf: {each}" for each in said]
 
 

@@ -98,6 +98,11 @@ def hub(models: dict[str, Path]) -> Iterator[Hub]:
             "eagle3-owl-Q8_0.gguf": eagle3,
         },
         "both": {"owl-Q8_0.gguf": target, "dflash-owl.gguf": dflash, "eagle3-owl.gguf": eagle3},
+        "two": {
+            "owl-Q8_0.gguf": target,
+            "owl-Q4_K_M.gguf": models["trunk"],
+            "dflash-owl.gguf": dflash,
+        },
         "Qwen3-8B-DFlash": {"Qwen3-8B-DFlash.Q8_0.gguf": dflash},
         "heads": {"dflash-owl.gguf": dflash, "eagle3-owl.gguf": eagle3},
         "listed": {"owl-Q8_0.gguf": target, "dspark-owl.gguf": dflash},
@@ -172,6 +177,15 @@ def test_a_drafter_that_was_named_drafts_until_it_is_deleted(shell: Shell) -> No
     assert drafter_of(shell, "zoo/plain-GGUF")[0] is None, "a deleted target's pair is forgotten"
 
 
+def test_a_drafter_that_was_named_is_that_of_other_quantisations(shell: Shell) -> None:
+    """And none that `auto` would not take is fetched beside it."""
+    done = shell.pull("zoo/two-GGUF:Q8_0", "--drafter", "zoo/heads-GGUF:eagle3-owl.gguf")
+    assert "eagle3-owl.gguf drafts for zoo/two-GGUF from now on (--draft auto)\n" in done.err
+    assert 'next: localspec generate -m zoo/two-GGUF:Q8_0 "..."\n' in done.err
+    assert names(shell.pull("zoo/two-GGUF")) == ["owl-Q4_K_M.gguf", "eagle3-owl.gguf"]
+    assert drafter_of(shell, "zoo/two-GGUF")[0] == "eagle3-owl.gguf"
+
+
 @pytest.mark.slow
 def test_what_would_be_fetched_is_not_remembered(shell: Shell) -> None:
     shell.pull("zoo/plain-GGUF")
@@ -235,7 +249,7 @@ def test_which_drafter_is_fetched_can_be_said(shell: Shell) -> None:
     done = shell.pull(name, "--drafter", "eagle3")
     assert names(done) == ["owl-Q8_0.gguf", "eagle3-owl.gguf"]
     assert "drafter (eagle3): eagle3-owl.gguf" in done.err
-    assert "next: localspec generate -m zoo/both-GGUF --draft zoo/both-GGUF:eagle3-owl" in done.err
+    assert "-m zoo/both-GGUF --draft suffix,zoo/both-GGUF:eagle3-owl" in done.err
     done = shell.pull(name, "--drafter", "dflash-owl.gguf", "--json")
     target, drafter = json.loads(done.out)["models"]
     assert (target["kind"], drafter["files"]) == (None, ["dflash-owl.gguf"])
