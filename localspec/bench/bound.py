@@ -51,7 +51,9 @@ class Bound:
     @property
     def lines(self) -> list[str]:
         """What it says, for people."""
-        measured = f"auto {self.auto:.2f} x plain over all tokens (the table has the median)"
+        measured = (
+            f"auto {self.auto:.2f} x plain over all tokens (the table has the mean of the prompts)"
+        )
         doubts = doubt(self.clairvoyant)
         first, *others = [doubts] if doubts else clairvoyant_lines(self.clairvoyant)
         return [f"{self.set}: {measured}; {first}", *(f"  {line}" for line in others)]

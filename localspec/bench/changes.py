@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec.bench.configurations import PLAIN
-from localspec.bench.median import median_of, ratio_of_medians
+from localspec.bench.geometric_mean import mean_of, ratio_of_means
 from localspec.errors import InvalidValueError
 from localspec.forecast.confidence import ConfidenceInterval
 from localspec.utils.busy_cores import BUSY
@@ -181,7 +181,7 @@ def _ratio(
     pairs = zip(before.get(groups) or (), now.get(groups) or (), strict=False)
     if common := [pair for pair in pairs if all(pair)]:
         then, here = zip(*common, strict=True)
-        return median_of(then).value, median_of(here).value, ratio_of_medians(here, then)
+        return mean_of(then).value, mean_of(here).value, ratio_of_means(here, then)
     value = new["value"] / old["value"]
     if None in (old["low"], old["high"], new["low"], new["high"]):
         ratio = ConfidenceInterval(value)

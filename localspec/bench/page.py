@@ -32,8 +32,8 @@ def _sections(report: BenchmarkReport) -> list[str]:
             section(
                 "Several users",
                 "Tokens per second of all users who ask at the same time, reading their prompts "
-                "included. Bars: medians; thin lines: 95 % intervals over rounds; dashes: the same "
-                "texts one after the other.",
+                "included. Bars: geometric means; thin lines: 95 % intervals over rounds; "
+                "dashes: the same texts one after the other.",
             ),
             tag("figure", users_chart(report.users), class_="wide"),
             *_figures(next(figures)),
@@ -43,7 +43,7 @@ def _sections(report: BenchmarkReport) -> list[str]:
             section(
                 "Servers",
                 "Tokens per second of all users who ask at the same time over HTTP, reading their "
-                "prompts included. Bars: medians; thin lines: 95 % intervals over rounds.",
+                "prompts included. Bars: geometric means; thin lines: 95 % intervals over rounds.",
             ),
             tag("figure", users_chart(report.served), class_="wide"),
             *_figures(next(figures)),
@@ -77,7 +77,7 @@ def _speed(by_set: Sequence[list[Summary]]) -> list[str]:
         section(
             "Speed",
             "Tokens per second, as a multiple of plain decoding of the same prompt in the same "
-            "round. Bars: medians; thin lines: 95 % intervals over prompts.",
+            "round. Bars: geometric means; thin lines: 95 % intervals over prompts.",
         ),
         tag(
             "div",

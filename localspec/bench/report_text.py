@@ -10,7 +10,9 @@ from localspec.utils.format import counted
 _GIB, _MIB = 2**30, 2**20
 _PHASES = ("draft", "verify", "host")
 COLUMNS = ("prompts", "drafter", "tok/s", "x plain", "accept", "tok/step", *_PHASES, "same text")
-LEGEND = "x plain: median [95 % interval over prompts] · draft, verify, host: shares of the time"
+LEGEND = (
+    "x plain: geometric mean [95 % interval over prompts] · draft, verify, host: shares of the time"
+)
 
 
 def facts(report: BenchmarkReport) -> list[str]:
@@ -43,12 +45,12 @@ def speed_text(tokens_per_second: float) -> str:
     return f"{tokens_per_second:.{1 if tokens_per_second < 100 else 0}f}"
 
 
-def with_interval(median: ConfidenceInterval) -> str:
-    """A median and its interval, where they differ."""
-    value = f"{median.value:.2f}"
-    if median.low is None or median.high is None or median.low == median.high:
+def with_interval(mean: ConfidenceInterval) -> str:
+    """A mean and its interval, where they differ."""
+    value = f"{mean.value:.2f}"
+    if mean.low is None or mean.high is None or mean.low == mean.high:
         return value
-    return f"{value} [{median.low:.2f}, {median.high:.2f}]"
+    return f"{value} [{mean.low:.2f}, {mean.high:.2f}]"
 
 
 def _same_text(summary: Summary) -> str:

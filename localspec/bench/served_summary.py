@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localspec.bench.configurations import PLAIN
+from localspec.bench.geometric_mean import mean_of, mean_or_none
 from localspec.bench.grouped import grouped
-from localspec.bench.median import median_of, median_or_none
 from localspec.bench.served import ServedRun
 from localspec.bench.servers import PEER
 from localspec.forecast.confidence import ConfidenceInterval
@@ -81,19 +81,19 @@ def _summary(
         found = [
             run.tokens_per_second / partner.tokens_per_second for run, partner in pairs if partner
         ]
-        return median_or_none([[1 / each if upside_down else each for each in found]])
+        return mean_or_none([[1 / each if upside_down else each for each in found]])
 
     return ServedSummary(
         users=runs[0].users,
         configuration=name,
         runs=len(runs),
         tokens=sum(text.tokens for text in texts),
-        total=median_of([[run.tokens_per_second for run in runs]]),
+        total=mean_of([[run.tokens_per_second for run in runs]]),
         plain_ratio=ratios(PLAIN, upside_down=False),
         ours=None if name == ours else ratios(ours, upside_down=True),
-        each=median_or_none(
+        each=mean_or_none(
             [[speed for text in own if (speed := text.tokens_per_second)] for own in by_task]
         ),
-        first_token=median_of([[text.first_token for text in own] for own in by_task]),
+        first_token=mean_of([[text.first_token for text in own] for own in by_task]),
         acceptance_rate=(sum(text.accepted for text in texts) / drafted if drafted else None),
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localspec.bench.configurations import PLAIN
-from localspec.bench.median import median_of, median_or_none
+from localspec.bench.geometric_mean import mean_of, mean_or_none
 from localspec.bench.prompt_sets import Task
 from localspec.bench.runner import Run
 from localspec.forecast.confidence import ConfidenceInterval
@@ -96,8 +96,8 @@ def _summary(
         runs=len(runs),
         tokens=tokens,
         steps=steps,
-        tokens_per_second=median_of(list(speeds.values())),
-        ratio=median_or_none(list(ratios.values())),
+        tokens_per_second=mean_of(list(speeds.values())),
+        ratio=mean_or_none(list(ratios.values())),
         acceptance_rate=accepted / drafted if drafted else None,
         tokens_per_step=tokens / steps,
         seconds={

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from localspec.bench.geometric_mean import mean_or_none
 from localspec.bench.grouped import grouped
-from localspec.bench.median import median_or_none
 from localspec.forecast.confidence import ConfidenceInterval
 
-# How far from the median the ends of its interval may be, and the rounds that are always done: in
+# How far from the mean the ends of its interval may be, and the rounds that are always done: in
 # the second one the contenders come in reverse order.
 PRECISION = 0.05
 LEAST_ROUNDS = 2
@@ -96,11 +96,11 @@ def best_ratio(runs: Sequence[ToolRun], ours: str) -> ConfidenceInterval | None:
     """
     by_task = grouped(runs, lambda run: run.task).values()
     found = [ratios for own in by_task if (ratios := ratios_to(own, ours))]
-    return median_or_none([ratios[best_drafts(ratios)] for ratios in found])
+    return mean_or_none([ratios[best_drafts(ratios)] for ratios in found])
 
 
 def deviation(ratio: ConfidenceInterval) -> float | None:
-    """How far from the median its interval reaches, as a share of it; None without an interval."""
+    """How far from the mean its interval reaches, as a share of it; None without an interval."""
     if ratio.low is None or ratio.high is None:
         return None
     return max(ratio.high - ratio.value, ratio.value - ratio.low) / ratio.value

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from localspec.bench.configurations import PLAIN
+from localspec.bench.geometric_mean import mean_of, mean_or_none
 from localspec.bench.grouped import grouped
-from localspec.bench.median import median_of, median_or_none
 from localspec.bench.peer_program import PeerProgram
 from localspec.bench.prompt_sets import Task
 from localspec.bench.tool import TOOL
@@ -120,8 +120,8 @@ def summarise_beside_tool(
 
 
 def _of_prompts(ratios: Sequence[ConfidenceInterval | None]) -> ConfidenceInterval | None:
-    """The median of the ratios of prompts, with an interval over prompts."""
-    return median_or_none([[each.value] for each in ratios if each])
+    """The mean of the ratios of prompts, with an interval over prompts."""
+    return mean_or_none([[each.value] for each in ratios if each])
 
 
 def _prompt(
@@ -136,8 +136,8 @@ def _prompt(
         ours=median(speeds[ours]),
         tool=median(speeds[best]),
         best=best,
-        ratio=median_of([ratios[best]]),
-        writing=median_or_none([writing]),
+        ratio=mean_of([ratios[best]]),
+        writing=mean_or_none([writing]),
     )
 
 
@@ -153,8 +153,8 @@ def _drafts(
     return ToolSummary(
         drafts=name,
         runs=len(own),
-        speed=median_of([[run.tokens_per_second for run in each] for each in by_task]),
-        ours=median_of([each[name] for each in ratios.values() if name in each]),
+        speed=mean_of([[run.tokens_per_second for run in each] for each in by_task]),
+        ours=mean_of([each[name] for each in ratios.values() if name in each]),
         best_on=sum(best_drafts(each) == name for each in ratios.values()),
         behind_on=sum(name in each for each in behind.values()),
         acceptance_rate=sum(run.accepted for run in own) / drafted if drafted else None,

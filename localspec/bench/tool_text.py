@@ -13,7 +13,7 @@ DRAFT_COLUMNS = (
     *("prompts", "its drafts", "runs", "tok/s", "ours / tool", "best on", "behind on", "accept"),
 )
 TOOL_LEGEND = (
-    "tok/s of whole answers, their prompts included · ours / tool: in the same round, median [95 % "
+    "tok/s of whole answers, their prompts included · ours / tool: in the same round, mean [95 % "
     "interval over rounds]; in the second table over prompts and rounds · writing: the same "
     "without the prompt, though with what a drafter of ours does with it · best on: so many "
     "prompts, chosen afterwards, which favours the tool · behind on: so many prompts where these "
@@ -83,8 +83,8 @@ def _precision(found: BesideTool) -> str:
     if reach is None:
         return f"{rounds}: one figure has no interval"
     if reach <= PRECISION:
-        return f"{rounds}: the interval is within {PRECISION:.0%} of the median"
-    return f"{rounds}: the interval reaches {reach:.0%} from the median; --rounds allows more"
+        return f"{rounds}: the interval is within {PRECISION:.0%} of the mean"
+    return f"{rounds}: the interval reaches {reach:.0%} from the mean; --rounds allows more"
 
 
 def _sources(found: BesideTool) -> str:

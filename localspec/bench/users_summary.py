@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localspec.bench.configurations import PLAIN
+from localspec.bench.geometric_mean import mean_of, mean_or_none
 from localspec.bench.grouped import grouped
-from localspec.bench.median import median_of, median_or_none
 from localspec.bench.users import UsersRun, UserText, total_speed
 from localspec.forecast.confidence import ConfidenceInterval
 
@@ -73,14 +73,14 @@ def _summary(runs: Sequence[UsersRun], plain: dict[tuple[int, int], UsersRun]) -
         configuration=runs[0].configuration,
         runs=len(runs),
         tokens=sum(len(text.token_ids) for text in together),
-        total=median_of([total]),
-        total_in_turn=median_of([total_in_turn]),
-        ratio=median_of([[a / b for a, b in zip(total, total_in_turn, strict=True)]]),
-        plain_ratio=median_or_none([plain_ratios]),
-        each=median_or_none(_by_prompt(together, lambda text: text.tokens_per_second)),
-        each_in_turn=median_or_none(_by_prompt(in_turn, lambda text: text.tokens_per_second)),
-        first_token=median_of(_by_prompt(together, lambda text: text.first_token)),
-        first_token_in_turn=median_of(_by_prompt(in_turn, lambda text: text.first_token)),
+        total=mean_of([total]),
+        total_in_turn=mean_of([total_in_turn]),
+        ratio=mean_of([[a / b for a, b in zip(total, total_in_turn, strict=True)]]),
+        plain_ratio=mean_or_none([plain_ratios]),
+        each=mean_or_none(_by_prompt(together, lambda text: text.tokens_per_second)),
+        each_in_turn=mean_or_none(_by_prompt(in_turn, lambda text: text.tokens_per_second)),
+        first_token=mean_of(_by_prompt(together, lambda text: text.first_token)),
+        first_token_in_turn=mean_of(_by_prompt(in_turn, lambda text: text.first_token)),
         acceptance_rate=accepted / drafted if drafted else None,
         compared=sum(run.compared for run in runs),
         same=sum(run.same for run in runs),

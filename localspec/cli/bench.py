@@ -145,8 +145,8 @@ def bench(
     0. If there is none, it measures the bundled pair, which is too fast for drafts to pay.
 
     All configurations take turns on the same prompts, and all texts have the same number of tokens.
-    The table shows medians, with 95 % intervals over prompts. Tokens per second are those of
-    generation: the time to read the prompt counts for drafters, not for the target. Acceptance
+    The table shows geometric means, with 95 % intervals over prompts. Tokens per second are those
+    of generation: the time to read the prompt counts for drafters, not for the target. Acceptance
     rates are kept from text to text, as in a session; the texts are not. Ctrl-C stops the benchmark
     and shows what was measured so far.
 

@@ -27,9 +27,9 @@ compare_option = click.option(
 
 _COLUMNS = ("prompts", "drafter", "tok/s before", "now", "now / before", "x plain", "")
 _LEGEND = (
-    "now / before: of the speed of each prompt, their median, with its 95 % interval · x plain: of "
-    "the speed as a ratio to plain decoding, which a busier machine does not change; it tells what "
-    "is faster or slower"
+    "now / before: of the speed of each prompt, their geometric mean, with its 95 % interval · "
+    "x plain: of the speed as a ratio to plain decoding, which a busier machine does not change; "
+    "it tells what is faster or slower"
 )
 
 

@@ -94,7 +94,7 @@ def test_what_was_measured_adds_up(sweep: LoadedSweep, workload: Workload, runs:
     record = bound.as_dict()
     assert 1 - sum(record["lost"].values()) == pytest.approx(record["auto_share"])
     told = "who knew which of auto's" if record["reliable"] else "what the right drafts would"
-    assert f"over all tokens (the table has the median); {told}" in bound.lines[0]
+    assert f"over all tokens (the table has the mean of the prompts); {told}" in bound.lines[0]
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_cold_texts_beside_warm_ones() -> None:
     )
     assert [row[:2] for row in rows] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
     assert all(float(cold) > 0 and float(warm) > 0 for _, _, cold, warm, _ in rows)
-    assert last[:4] == ["cold", "/", "warm:", "median"]
+    assert last[:4] == ["cold", "/", "warm:", "mean"]
 
 
 @pytest.mark.slow

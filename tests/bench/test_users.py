@@ -200,7 +200,8 @@ def test_figures_of_users() -> None:
     assert auto.plain_ratio == ConfidenceInterval(2.0)
     assert (auto.runs, auto.tokens, auto.ratio.value) == (2, 16, 3.0)
     assert auto.each.value == 3.0
-    assert auto.first_token.value == 1.0 and auto.first_token_in_turn.value == 1.5
+    assert auto.first_token.value == 1.0
+    assert auto.first_token_in_turn.value == pytest.approx(2**0.5)  # of 1 and 2
     assert auto.acceptance_rate == 0.5
     assert (auto.compared, auto.same, auto.near_ties) == (4, 2, 2)
     assert user_cells(auto)[-1] == "2 of 4, 2 ties"

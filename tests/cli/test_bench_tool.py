@@ -295,21 +295,22 @@ def test_figures_beside_the_tool() -> None:
     assert found
     first, second = found.prompts
     assert (first.best, first.plain, first.ours) == ("a:3", 2.5, 5.0)
-    assert first.ratio.value == pytest.approx((1.0 + 1.1) / 4)
+    assert first.ratio.value == pytest.approx((0.5 * 0.55) ** 0.5)
     assert (second.best, second.ratio) == ("b", ConfidenceInterval(0.75, 0.75, 0.75))
     assert second.writing == ConfidenceInterval(0.6, 0.6, 0.6)
     assert found.lost == [first, second]
     a, b = found.drafts
     assert (a.runs, a.best_on, a.behind_on, b.best_on, b.behind_on) == (4, 1, 1, 1, 1)
     assert a.acceptance_rate == 0.25
-    assert found.best_one_drafts == "b" and found.best_one == ConfidenceInterval(0.75, 0.75, 0.75)
+    assert found.best_one_drafts == "a:3"
+    assert found.best_one.value == pytest.approx((0.525 * 1.025) ** 0.5)
     ratio = best_ratio(runs, "auto")
     assert found.best_each == ratio and ratio
-    assert ratio.value == pytest.approx((0.55 + 0.75) / 2)
+    assert ratio.value == pytest.approx((0.525 * 0.75) ** 0.5)
     assert len(prompt_cells(first)) == len(PROMPT_COLUMNS)
     assert len(draft_cells(a)) == len(DRAFT_COLUMNS)
     said = lines_of(found)
-    assert "least 0.53 [0.29, 0.96], code 1 beside a:3" in said[0]
+    assert "least 0.52 [0.29, 0.96], code 1 beside a:3" in said[0]
     assert said[1].startswith("auto writes 0.")
     assert said[2] == "slower beyond the interval: code 1 beside a:3, code 2 beside b"
     assert summarise_beside_tool(runs[:2], tasks, program, "auto") is None

@@ -23,7 +23,7 @@ from localspec.bench.experiments.command_line import (
     argument_parser,
     command_again,
 )
-from localspec.bench.median import median_of
+from localspec.bench.geometric_mean import mean_of
 from localspec.bench.prompt_sets import SETS, load_tasks
 from localspec.engine.engine import Engine, load
 
@@ -109,7 +109,7 @@ def _round(options: argparse.Namespace, folder: Path, seed: int) -> Iterator[tup
 
 
 def main() -> None:
-    """Print a line per text, and the median of the ratios with its interval."""
+    """Print a line per text, and the mean of the ratios with its interval."""
     parser = argument_parser(__file__, __doc__)
     add_model_options(parser)
     parser.add_argument("--draft", type=Path, required=True)
@@ -132,9 +132,9 @@ def main() -> None:
             for text, (cold, warm) in enumerate(_round(options, Path(folder), seed)):
                 ratios[text].append(cold / warm)
                 table.print_row(seed + 1, text + 1, cold, warm, cold / warm)
-    found = median_of(ratios)
+    found = mean_of(ratios)
     interval = "" if found.low is None else f" ({found.low:.2f} to {found.high:.2f})"
-    print(f"cold / warm: median {found.value:.2f}{interval}")
+    print(f"cold / warm: mean {found.value:.2f}{interval}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from time import perf_counter
 
 from localspec.bench.experiments.command_line import Table, add_model_options, argument_parser
 from localspec.bench.experiments.greedy_drafter import greedy
-from localspec.bench.median import median_of
+from localspec.bench.geometric_mean import mean_of
 from localspec.bench.prompt_sets import SETS, Task, bundled_tasks, read_tasks
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
@@ -113,7 +113,7 @@ def _measure(
 def _interval(groups: Sequence[Sequence[float]]) -> str:
     if not any(groups):
         return ""
-    found = median_of(groups)
+    found = mean_of(groups)
     if found.low is None or found.high is None:
         return f"{found.value:.2f}"
     return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
