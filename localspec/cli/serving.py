@@ -12,10 +12,11 @@ from localspec.cli.output import Output, join_facts, show_log_as_notes
 from localspec.cli.serve import ServeRequest, shown_name
 from localspec.drafters.spec import parse_draft
 from localspec.engine.engine import load_with
-from localspec.errors import LocalspecError, ModelNotFoundError
+from localspec.errors import DrafterMismatchError, LocalspecError, ModelNotFoundError
 from localspec.generation_config import GenerationConfig
 from localspec.llama import library
 from localspec.loading.config import EngineConfig, RuntimeConfig
+from localspec.loading.drafter_finder import require_drafters
 from localspec.memory.available import free_memory
 from localspec.models import registry
 from localspec.models.locate import locate
@@ -30,6 +31,7 @@ from localspec.server.run import listen, serve
 from localspec.server.service import Service
 from localspec.server.slot_pool import SlotPool
 from localspec.utils.format import format_seconds
+from localspec.utils.option_names import option
 
 # Loading that takes longer says what it is at.
 _QUICK_SECONDS = 2.0
@@ -54,8 +56,10 @@ class _Serving:
         asked = self._asked
         opened = listen(asked.address)
         try:
+            models = [self._served(each) for each in asked.models]
+            self._require_drafters(models[1:])
             serve(
-                [self._served(each) for each in asked.models],
+                models,
                 asked.address,
                 opened,
                 queue_limit=asked.queue_limit,
@@ -78,6 +82,18 @@ class _Serving:
         names = [*dict.fromkeys([*self._asked.aliases, *known])]
         load = partial(self._load, model, names)
         return ServedModel(names, path, load, self._asked.runtime["context"])
+
+    def _require_drafters(self, others: Sequence[ServedModel]) -> None:
+        """Raise for a named drafter that does not fit a model that is loaded later."""
+        draft = parse_draft(self._asked.draft)
+        for each in others:
+            try:
+                require_drafters(draft, each.path)
+            except DrafterMismatchError as error:
+                raise DrafterMismatchError(
+                    f"{option('draft')} does not fit {each.name}: {error}; without it, each model "
+                    "takes a drafter of its own"
+                ) from error
 
     def _load(self, model: str | None, names: Sequence[str]) -> Service:
         asked = self._asked

@@ -13,13 +13,15 @@ from localspec.gguf.heads import MTP, Head, kind_of
 from localspec.gguf.mask_token import mask_token
 from localspec.gguf.matrix_heads import KINDS as MATRIX_KINDS
 from localspec.gguf.matrix_heads import MatrixHead
+from localspec.gguf.vocabulary import HeaderVocabulary
 from localspec.loading.acceptance_check import LEAST_RATE, remembered_rate
 from localspec.loading.head_check import checked_head
 from localspec.loading.load_check import require_loadable
 from localspec.loading.matrix_heads import checked_matrix_head
 from localspec.models import heads_elsewhere, locate, own_drafters, pair_finder
 from localspec.models.own_drafters import OwnDrafter
-from localspec.utils.option_names import option
+from localspec.models.vocabulary_match import Vocabulary, mismatch, translates
+from localspec.utils.option_names import option, options
 
 _SUFFIX = DrafterSpec("suffix")
 
@@ -112,6 +114,32 @@ def find_drafters(request: DraftRequest, target: Path) -> FoundDrafters:
     if _SUFFIX.kind not in (spec.name for spec in request.specs):
         found = replace(found, drafters=(*found.drafters, FoundDrafter(_SUFFIX)))
     return found if found.models or found.matrix_heads else with_own_drafter(found, target)
+
+
+def require_drafters(request: DraftRequest, target: Path) -> None:
+    """Raise as `load` does for a named drafter that does not fit, as far as headers tell."""
+    vocabulary = HeaderVocabulary(facts_of(target).header)
+    for each in find_drafters(replace(request, auto=False), target).drafters:
+        own = each.facts and HeaderVocabulary(each.facts.header)
+        if own and own.n_vocab:  # heads have none where they draft their target's tokens
+            is_translated(each, target, vocabulary, own)
+
+
+def is_translated(
+    found: FoundDrafter, target: Path, vocabulary: Vocabulary, own: Vocabulary
+) -> bool:
+    """Whether a drafter has another vocabulary than its target, and its drafts are spelled anew.
+
+    Raises DrafterMismatchError where they cannot be.
+    """
+    differs = mismatch(vocabulary, own, head=found.head is not None)
+    # A mask token is one of the drafter's own, and a head writes no text.
+    if differs and (found.head or found.spec.kind == PARD or not translates(vocabulary, own)):
+        raise DrafterMismatchError(
+            f"{found.files[0].name} cannot draft for {target.name}: {differs}; "
+            f"use a drafter of the same family, or {options(draft=_SUFFIX.kind)}"
+        )
+    return differs is not None
 
 
 def _found(spec: DrafterSpec, target: Path) -> FoundDrafter:

@@ -26,7 +26,7 @@ from localspec.loading import drawing_ahead
 from localspec.loading.acceptance_check import LEAST_RATE, acceptance_rate
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.copy_sources import NO_SOURCES, CopySources
-from localspec.loading.drafter_finder import FoundDrafter, FoundDrafters, own_drafter
+from localspec.loading.drafter_finder import FoundDrafter, FoundDrafters, is_translated, own_drafter
 from localspec.loading.drafter_plan import shortage
 from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
 from localspec.loading.head_check import require_last_rows
@@ -34,7 +34,7 @@ from localspec.loading.kv_precision import choose_kv_type
 from localspec.loading.loaded_drafter import LoadedDrafter
 from localspec.loading.matrix_heads import LoadedMatrixHead, require_output_rows
 from localspec.models.trained_drafters import is_trained_for
-from localspec.models.vocabulary_match import THROUGH_TEXT_LINE, mismatch, translates
+from localspec.models.vocabulary_match import THROUGH_TEXT_LINE
 from localspec.utils.option_names import options
 
 
@@ -210,13 +210,7 @@ def _load(
         if not inside:
             undo.callback(model.close)
         translation = None
-        if differs := mismatch(target.model, model, head=found.head is not None):
-            # A mask token is one of the drafter's own, and a head writes no text.
-            if found.head or found.spec.kind == PARD or not translates(target.model, model):
-                raise DrafterMismatchError(
-                    f"{path.name} cannot draft for {target.model.path.name}: {differs}; "
-                    f"use a drafter of the same family, or {options(draft='suffix')}"
-                )
+        if is_translated(found, target.model.path, target.model, model):
             translation = Translation(target.model, model)
         if found.head:
             require_last_rows(target, path.name, found.head)

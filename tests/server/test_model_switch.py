@@ -16,16 +16,19 @@ import ollama
 import psutil
 import pytest
 from fakes.command_line import localspec as command
+from fakes.pycode import PYCODE
 from fakes.served import Served, serving, wait_for
 from openai import OpenAI
 
 import localspec
 from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.models.bundled_files import bundled_files
+from localspec.models.registry import bundled
 from localspec.server.catalog import Catalog, ServedModel
 from localspec.server.errors import ApiError
 from localspec.server.model_switch import ModelSwitch
 
+TRAINED = Path(__file__).parents[1] / "trained"
 FIRST, SECOND = "terminal-9m-q8_0", "second"
 QUESTION: Any = [{"role": "user", "content": "How do I list files by size?"}]
 ASKED: Any = {"messages": QUESTION, "temperature": 0, "max_tokens": 40}
@@ -229,7 +232,7 @@ def test_memory_is_free_once_a_model_is_unloaded(own_cache: None) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ((FIRST, FIRST), 2, f"two of the models are called {FIRST}"),
+        ((FIRST, str(bundled().target)), 2, f"two of the models are called {FIRST}"),
         ((FIRST, "no/such-model"), 3, "no/such-model is not on this machine"),
         ((FIRST, SECOND, "--alias", "a"), 2, "alias is of one model, and 2 are named"),
         (("--unload-after", "0"), 2, "unload-after is 0; it must be above 0"),
@@ -239,6 +242,20 @@ def test_memory_is_free_once_a_model_is_unloaded(own_cache: None) -> None:
 def test_what_cannot_be_served(arguments: tuple[str, ...], code: int, said: str) -> None:
     done = command("serve", *arguments, "--port", "18431")
     assert (done.code, said in done.err) == (code, True), done.err
+
+
+@pytest.mark.parametrize(
+    ("draft", "said"),
+    [
+        (str(TRAINED / "eagle3-terminal-9m-q8_0.gguf"), "the vocabularies have 8192 and 4096"),
+        ("pard=3:terminal-5m-q4_0", "terminal-5m-q4_0.gguf cannot draft for pycode-7m-q8_0.gguf"),
+    ],
+)
+def test_a_drafter_that_fits_one_model_only(draft: str, said: str) -> None:
+    """It is refused before anything is loaded, not where a request names the other model."""
+    done = command("serve", FIRST, str(PYCODE.target), "--draft", draft, "--port", "18431")
+    assert done.code == 6 and "--draft does not fit pycode-7m-q8_0: " in done.err, done.err
+    assert said in done.err and "without it, each model takes a drafter of its own" in done.err
 
 
 class Models:
