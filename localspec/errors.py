@@ -1,6 +1,6 @@
 """The errors that localspec raises on purpose, with the command line's exit code for each.
 
-    LocalspecError            1   something unexpected
+    LocalspecError            1   something unexpected, or that the system refuses (a full disk)
     ├── InvalidValueError     2   an option or argument makes no sense (also a ValueError)
     │   └── ContextFullError      a message fits the context, but not with the turns before it
     ├── ModelNotFoundError    3   no such model (also a FileNotFoundError)

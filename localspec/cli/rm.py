@@ -96,6 +96,9 @@ def _by_repository(names: Sequence[str]) -> Mapping[str, _Selection]:
                 selected.parts += parts
                 continue
             file = find_exactly(reference)
+            if file is None and (gone := store.dangling(reference)):
+                found.setdefault(store.spelled(reference.id), _Selection()).files += gone
+                continue
             if file is None:
                 _refuse_beginning(reference)
                 raise ModelNotFoundError(

@@ -51,18 +51,18 @@ class Array(Sequence[Any]):
 class Cursor:
     """Reads values one after the other, from the first byte on.
 
-    view: the whole file. name: the file's, for messages. Every method that reads raises
-    ModelLoadError for a damaged file; `what` names the value in the message.
+    view: the whole file. name, again: for messages, the file's name and how to get it anew. Every
+    method that reads raises ModelLoadError for a damaged file; `what` names the value there.
     """
 
-    def __init__(self, view: mmap.mmap, name: str) -> None:
+    def __init__(self, view: mmap.mmap, name: str, again: str) -> None:
         self.view = view
-        self.name = name
+        self.name, self.again = name, again
         self.position = 0
 
-    def refuse(self, problem: str, way_out: str = "download it again") -> ModelLoadError:
+    def refuse(self, problem: str, way_out: str = "") -> ModelLoadError:
         """Return the error to raise for a damaged file."""
-        return ModelLoadError(f"{self.name} is damaged: {problem}; {way_out}")
+        return ModelLoadError(f"{self.name} is damaged: {problem}; {way_out or self.again}")
 
     def take(self, size: int, what: str) -> int:
         """Skip `size` bytes and return the position of the first of them."""
@@ -70,7 +70,7 @@ class Cursor:
         if size > len(self.view) - start:
             raise ModelLoadError(
                 f"{self.name} is truncated or damaged: {what} needs {size} bytes at byte {start} "
-                f"and the file has {len(self.view)}; download it again"
+                f"and the file has {len(self.view)}; {self.again}"
             )
         if start + size > MAX_HEADER_BYTES:
             raise self.refuse(f"{what} makes its header larger than {MAX_HEADER_BYTES} bytes")

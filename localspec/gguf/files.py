@@ -16,6 +16,8 @@ PREFERRED = (
     "F32",
 )
 _PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.gguf)", re.IGNORECASE)
+# A file of huggingface_hub's cache.
+_OF_HUB = re.compile(r"/models--([^/]+?)--([^/]+)/snapshots/[^/]+/(.+)$")
 # Endings are in capitals too.
 _ENDING = "*.[gG][gG][uU][fF]"
 _QUANT = re.compile(
@@ -189,6 +191,14 @@ def gguf_files(folder: Path) -> list[str]:
     """Return the paths of the GGUF files below a folder, without links to files that are gone."""
     found = (path for path in folder.rglob(_ENDING) if os.path.isfile(path))
     return [path.relative_to(folder).as_posix() for path in found]
+
+
+def download_again(path: str | os.PathLike[str]) -> str:
+    """Return the way out of a damaged file; of one of the Hub's cache, with the command for it."""
+    if not (found := _OF_HUB.search(Path(path).as_posix())):
+        return "download it again"
+    user, model, file = found.groups()
+    return f"localspec pull {user}/{model}:{ModelFiles((file,)).quant or file} downloads it again"
 
 
 def missing_parts(file: str, files: Collection[str]) -> list[str] | None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from localspec.errors import ModelLoadError, ModelNotFoundError
 from localspec.gguf.cursor import Array, Cursor
+from localspec.gguf.files import download_again
 from localspec.gguf.types import SCALARS, TENSOR_TYPES, UINT16, UINT32, UINT64
 from localspec.utils.format import printable
 
@@ -109,7 +110,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     """
     name = display_name(path)
     with _map(path, name) as view:
-        cursor = Cursor(view, name)
+        cursor = Cursor(view, name, download_again(path))
         version = _version(cursor)
         tensor_count = cursor.count("tensors", least_bytes=24)
         key_count = cursor.count("metadata entries", least_bytes=13)
@@ -127,7 +128,7 @@ def _map(path: str | os.PathLike[str], name: str) -> mmap.mmap:
         if not stat.S_ISREG(status.st_mode):
             raise ModelLoadError(f"{name} is not a regular file; pass a .gguf file on disk")
         if not status.st_size:
-            raise ModelLoadError(f"{name} is empty; download it again")
+            raise ModelLoadError(f"{name} is empty; {download_again(path)}")
         with open(path, "rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -214,6 +215,6 @@ def _place_tensors(
     if placed and needed > len(cursor.view):
         raise ModelLoadError(
             f"{cursor.name} is truncated: its tensors need {needed} bytes and the file has "
-            f"{len(cursor.view)}; download it again"
+            f"{len(cursor.view)}; {cursor.again}"
         )
     return tuple(placed.values())

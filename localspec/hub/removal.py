@@ -27,7 +27,7 @@ class RemovalPlan:
 
     entries: files of snapshots, mostly links. folders: those of snapshots that are empty then, the
     innermost first. blobs: contents that nothing else links to, and partial files. whole: whether
-    nothing is left of the repository. freed: bytes.
+    nothing is left of the repository but links that lead nowhere. freed: bytes.
     """
 
     repository: str
@@ -57,7 +57,7 @@ def plan_removal(
     blobs |= {file.path for file in on_disk if file in partial or file.blob in names}
     # Another download can still be continued, or is even running.
     begun = any(file.path not in blobs for file in on_disk)
-    whole = not begun and not left
+    whole = not begun and not any(path.exists() for path in left)
     if whole:
         blobs |= {*_entries(folder / "blobs")}
     copies = [path for path in going if not path.is_symlink()]

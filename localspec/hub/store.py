@@ -207,6 +207,20 @@ def snapshots_in(folder: Path) -> list[Path]:
     return found
 
 
+def dangling(wanted: Repository) -> list[str]:
+    """Return the files of a model, or a whole repository, whose contents somebody has deleted."""
+    found = [
+        path.relative_to(snapshot).as_posix()
+        for snapshot in snapshots(wanted.id)
+        for path in snapshot.rglob("*")
+        if path.is_symlink() and not path.exists()
+    ]
+    if wanted.quant is None:
+        return found
+    label = wanted.quant.upper()
+    return [each for each in found if ModelFiles((each,)).quant == label or each == wanted.quant]
+
+
 def blob_of(entry: Path) -> Path:
     """Return the blob that a file of a snapshot links to, or the file itself."""
     try:

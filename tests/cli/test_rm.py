@@ -142,6 +142,32 @@ def test_what_was_never_fetched_whole(
     assert scan_cache_dir(disk.folder).incomplete_files == frozenset()
 
 
+def gone(disk: HubDisk, name: str) -> None:
+    """Delete the content of a file, as a user does by hand."""
+    (entry,) = disk.of(REPO).glob(f"snapshots/*/{name}")
+    entry.resolve().unlink()
+
+
+def test_a_link_whose_file_is_gone(disk: HubDisk, tmp_path: Path) -> None:
+    gone(disk, "tiny-Q4_0.gguf")
+    done = run(tmp_path, f"{REPO}:q4_0", "--yes")
+    assert done.code == 0, done.err
+    assert left(disk) == {REPO: 3_000}
+
+
+@pytest.mark.parametrize("all_gone", [False, True])
+def test_nothing_is_left_where_only_links_would_be(
+    disk: HubDisk, tmp_path: Path, all_gone: bool
+) -> None:
+    gone(disk, "tiny-Q4_0.gguf")
+    if all_gone:
+        gone(disk, "tiny-Q8_0.gguf")
+    done = run(tmp_path, REPO, "--yes")
+    assert done.code == 0, done.err
+    assert not disk.of(REPO).exists()
+    assert run(tmp_path, REPO, "--yes").code == 3
+
+
 @pytest.mark.skipif(os.name != "posix", reason="POSIX terminals")
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_it_asks_on_a_terminal(disk: HubDisk, tmp_path: Path, answer: str) -> None:

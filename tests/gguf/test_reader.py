@@ -226,6 +226,20 @@ def test_a_cut_download_is_refused(size: int, tmp_path: Path) -> None:
     assert "download it again" in message
 
 
+@pytest.mark.parametrize(
+    ("file", "named"), [("cut-Q4_K_M.gguf", "Q4_K_M"), ("gguf/cut.gguf", "gguf/cut.gguf")]
+)
+def test_a_cut_file_of_the_hub_is_fetched_anew_by_a_command(
+    file: str, named: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "models--zoo--tiny-GGUF" / "snapshots" / "1" / file
+    path.parent.mkdir(parents=True)
+    for content in (b"", SMALL.read_bytes()[:1000], SMALL.read_bytes()[:1_000_000]):
+        path.write_bytes(content)
+        message = refusal(read_header, path, ModelLoadError)
+        assert message.endswith(f"; localspec pull zoo/tiny-GGUF:{named} downloads it again")
+
+
 def test_endless_strings_are_refused_quickly(tmp_path: Path) -> None:
     path = tmp_path / "endless.gguf"
     path.write_bytes(raw_header(text("k") + struct.pack("<IIQ", 9, 8, (1 << 24) - 9)))
