@@ -289,8 +289,3 @@ def _require_budget_fits(budget: int | None, options: Mapping[str, Any]) -> None
             "--thinking-budget is given beside --grammar or --schema, which describe the whole "
             "text; leave one of them out"
         )
-    if options["logprobs"]:
-        raise InvalidValueError(
-            "--thinking-budget is given beside --logprobs, and the tokens that end the reasoning "
-            "have none; leave one of them out"
-        )

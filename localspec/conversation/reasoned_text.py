@@ -112,12 +112,15 @@ class ReasonedText(Iterator[tuple[Token, Split]]):
         """Run to the end and return the whole text."""
         for _ in self:
             pass
+        tokens, wanted = self.tokens, self.settings.logprobs
         return replace(
             self._part.result(),
             stats=self.stats,
-            text="".join(token.text for token in self.tokens),
-            token_ids=[token.id for token in self.tokens],
-            origins=[token.origin for token in self.tokens],
+            text="".join(token.text for token in tokens),
+            token_ids=[token.id for token in tokens],
+            origins=[token.origin for token in tokens],
+            logprobs=[token.logprob for token in tokens] if wanted else None,
+            top_logprobs=[token.top for token in tokens] if wanted else None,
             stop_reason=self.stop_reason or "cancelled",
             seed=self.settings.seed,
         )

@@ -44,8 +44,9 @@ class Result:
     """A finished generation; `token_ids`, `origins` and `logprobs` have an entry per token.
 
     text: without the prompt and without the stop string. origins, logprobs: as in Token; logprobs
-    is None unless they were asked for. top_logprobs: the likeliest tokens at each place with their
-    log-probabilities, as many as were asked for. stop_reason: `length` (`max_tokens` is reached),
+    is None unless they were asked for, and so is the entry of a token that no model wrote.
+    top_logprobs: the likeliest tokens at each place with their log-probabilities, as many as were
+    asked for. stop_reason: `length` (`max_tokens` is reached),
     `eos` (the model ended the text), `stop` (a stop string), `context` (it is full), `cancelled`
     (by the caller). seed: it gives the same text again. rule: the verification rule. stats: counts
     and times.
@@ -54,7 +55,7 @@ class Result:
     text: str
     token_ids: list[int]
     origins: list[str]
-    logprobs: list[float] | None
+    logprobs: list[float | None] | None
     stop_reason: StopReason
     seed: int
     rule: str
@@ -281,17 +282,17 @@ class Generation(Closing, Iterator[Token]):
         """Run to the end and return the whole text."""
         for _ in self:
             pass
-        logprobs = [token.logprob for token in self.tokens if token.logprob is not None]
+        wanted = self.settings.logprobs
         return Result(
             text="".join(token.text for token in self.tokens),
             token_ids=[token.id for token in self.tokens],
             origins=[token.origin for token in self.tokens],
-            logprobs=logprobs if self.settings.logprobs else None,
+            logprobs=[token.logprob for token in self.tokens] if wanted else None,
             stop_reason=self.stop_reason or "cancelled",
             seed=self.settings.seed,
             rule=self.settings.rule,
             stats=self.stats,
-            top_logprobs=[token.top for token in self.tokens] if self.settings.logprobs else None,
+            top_logprobs=[token.top for token in self.tokens] if wanted else None,
         )
 
     def _write(self) -> Token | None:

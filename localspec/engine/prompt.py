@@ -89,10 +89,10 @@ class TextPrompt:
 
 def larger_context(model: Model, context: int) -> str:
     """What to do where a context of so many tokens is too small."""
-    way_out = f"raise {option('context')}"
+    larger, another = f"raise {option('context')}", "take a model that was made for more"
     if context < model.n_ctx_train:
-        return way_out
-    return f"take a model that was made for more, or {way_out} with {option('rope_scale')}"
+        return larger
+    return f"{another}, or {larger} with {option('rope_scale')}" if model.rotates else another
 
 
 def _as_chat(prompt: object) -> Chat | None:

@@ -81,8 +81,7 @@ class Texts:
         LocalspecError if the engine is closed or switched before the text has ended: `cancelled` is
         a text that `cancel` has ended.
         """
-        _require_callable(explain)
-        return self._generate(prompt, concrete(options), _asked(cancel), explain)
+        return self._generate(prompt, concrete(options), _asked(cancel, explain), explain)
 
     def stream(
         self,
@@ -110,9 +109,9 @@ class Texts:
         in an `explain`, which cannot wait. The stream raises LocalspecError if the engine is closed
         or switched before its end.
         """
-        _require_callable(explain)
+        cancelled = _asked(cancel, explain)
         settings = GenerationConfig.of(**{"logprobs": True, **options})
-        return self._start(TextPrompt(prompt), settings, _asked(cancel), explain)
+        return self._start(TextPrompt(prompt), settings, cancelled, explain)
 
     @overload
     async def agenerate(self, prompt: Prompt, **options: Unpack[TextOptions]) -> Result: ...
@@ -134,13 +133,12 @@ class Texts:
         """
         given = concrete(options)
         GenerationConfig.of(**given)
-        _asked(cancel)
-        _require_callable(explain)
+        _asked(cancel, explain)
         self.slots.scheduler.require_no_step(_IN_LOOP)
 
         def work(stopped: Cancelled) -> Generator[None, None, Result | list[Result]]:
             yield from ()
-            return self._generate(prompt, given, _asked(cancel, stopped), explain)
+            return self._generate(prompt, given, _asked(cancel, explain, stopped), explain)
 
         return await Background(work)
 
@@ -158,12 +156,12 @@ class Texts:
         """
         settings = GenerationConfig.of(**{"logprobs": True, **options})
         asked = TextPrompt(prompt)
-        _asked(cancel)
-        _require_callable(explain)
+        _asked(cancel, explain)
         self.slots.scheduler.require_no_step(_IN_LOOP)
 
         def work(stopped: Cancelled) -> Generator[Token, None, Result]:
-            with self._start(asked, settings, _asked(cancel, stopped), explain) as running:
+            either = _asked(cancel, explain, stopped)
+            with self._start(asked, settings, either, explain) as running:
                 yield from running
                 return running.result()
 
@@ -183,7 +181,7 @@ class Texts:
         tokens: the whole text so far, the prompt included. settings: those of the rest.
         """
         prompt = TextPrompt(tokens)
-        return self._start(prompt, settings, _asked(cancel), explain, ended)
+        return self._start(prompt, settings, _asked(cancel, explain), explain, ended)
 
     @typed_options
     def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
@@ -223,6 +221,7 @@ class Texts:
         several = prompts_of(prompt)
         if several is None:
             return write(TextPrompt(prompt), cancelled)
+        GenerationConfig.of(**options)  # also where there is no prompt
         self.slots.scheduler.require_no_step("several texts cannot be written")
         return side_by_side(self._checked(several), write, cancelled)
 
@@ -288,13 +287,12 @@ class Texts:
         return generation
 
 
-def _asked(cancel: threading.Event | None, stopped: Cancelled = lambda: False) -> Cancelled:
-    """Whether a text shall end. Raises InvalidValueError if `cancel` is no event."""
+def _asked(
+    cancel: threading.Event | None, explain: Explain | None, stopped: Cancelled = lambda: False
+) -> Cancelled:
+    """Whether a text shall end. Raises InvalidValueError for no event, and for no function."""
     if cancel is not None and not callable(getattr(cancel, "is_set", None)):
         raise InvalidValueError(f"cancel is {cancel!r:.60}; it must be a threading.Event")
-    return stopped if cancel is None else lambda: cancel.is_set() or stopped()
-
-
-def _require_callable(explain: Explain | None) -> None:
     if explain is not None and not callable(explain):
         raise InvalidValueError(f"explain is {explain!r:.60}; it must be a function")
+    return stopped if cancel is None else lambda: cancel.is_set() or stopped()

@@ -34,11 +34,11 @@ class Model(Closing):
     whether its heads of multi-token prediction are loaded too, if it has any. chat_template: in
     place of that of the GGUF. load_mode: one of LOAD_MODES.
 
-    n_vocab: number of tokens. n_ctx_train: tokens of context in training. size: bytes of the
-    weights. is_offloaded: whether layers are on a GPU or a worker. sliding_window: in tokens; 0
-    where every layer attends to the whole text. thread: that computes its passes beside those of
-    other models; None: see compute_thread. is_unlocked: whether the system refuses to keep it in
-    memory, as the mode asks.
+    n_vocab: number of tokens. n_ctx_train: tokens of context in training. rotates: whether it tells
+    positions by rotations (RoPE), which may be scaled. size: bytes of the weights. is_offloaded:
+    whether layers are on a GPU or a worker. sliding_window: in tokens; 0 where every layer attends
+    to the whole text. thread: that computes its passes beside those of other models; None: see
+    compute_thread. is_unlocked: whether the system refuses to keep it in memory, as the mode asks.
 
     Raises ModelLoadError, InvalidValueError for a device that is not here, and WorkerError if a
     worker cannot be used.
@@ -81,6 +81,8 @@ class Model(Closing):
         self.is_unlocked = "mlock" in load_mode and _NOT_LOCKED in library.logged()
         self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
         self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(self._handle))
+        rotation = llama_cpp.llama_model_rope_type(self._handle)
+        self.rotates = rotation != llama_cpp.LLAMA_ROPE_TYPE_NONE
         self.size = int(llama_cpp.llama_model_size(self._handle))
         self.sliding_window = int(llama_cpp.llama_model_n_swa(self._handle))
 

@@ -310,6 +310,27 @@ def test_sessions_scripts_and_requests_have_the_same_text(tmp_path: Path, budget
     assert {spent for spent, _ in ended} == {False, True}
 
 
+@pytest.mark.parametrize("budget", [0, 4])
+def test_each_token_has_its_own_log_probability(tmp_path: Path, budget: int) -> None:
+    """But for those of the closing tag, which no model wrote."""
+    path = write_tiny(tmp_path / "thinker.gguf", "llama", template=R1, context=512)
+    asked: Any = {**OPTIONS, "logprobs": True, "top_logprobs": 2}
+    with load(path, draft="none", threads=1, context=512) as engine:
+        chat = Chat([{"role": "user", "content": "abc"}])
+        text = ReasonedText(engine, chat, budget=budget, **asked)
+        result = text.result()
+        alone = engine.generate(
+            [*text.prompt, *result.token_ids[:-1]], **{**asked, "max_tokens": 1}
+        )
+    assert text.is_budget_spent and result.logprobs and result.top_logprobs and alone.logprobs
+    assert len(result.top_logprobs) == len(result.token_ids)
+    written = [origin != INSERTED for origin in result.origins]
+    assert [each is not None for each in result.logprobs] == written
+    assert alone.token_ids == result.token_ids[-1:]
+    assert result.logprobs[-1] == pytest.approx(alone.logprobs[0], abs=1e-4)
+    assert len(result.to_dict()["logprobs"]) == len(result.token_ids)
+
+
 @pytest.mark.parametrize("most", [1, 30])
 def test_the_stats_of_a_text_without_reasoning_are_of_its_prompt(tmp_path: Path, most: int) -> None:
     """Also where an answer has no room behind the closing tag, and none is written."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from fakes.pycode import load as load_pycode
+from fakes.tiny import write_tiny
 from fakes.toy import Repeat
 
 import localspec
@@ -348,6 +349,20 @@ def test_prompts_that_cannot_be(
 ) -> None:
     with pytest.raises(localspec.InvalidValueError, match=message):
         shared("auto").generate(prompt)
+
+
+@pytest.mark.parametrize(("family", "scales"), [("llama", True), ("gpt2", False)])
+def test_rotations_are_no_way_out_where_there_are_none(
+    family: str, scales: bool, tmp_path: Path
+) -> None:
+    """A table of positions ends where it ends."""
+    path = write_tiny(tmp_path / "tiny.gguf", family)
+    with (
+        localspec.load(path, "none", threads=1) as engine,
+        pytest.raises(localspec.InvalidValueError, match="a model that was made for more") as said,
+    ):
+        engine.generate([7] * engine.context)
+    assert ("rope_scale" in str(said.value)) == scales
 
 
 # GenerationConfig.

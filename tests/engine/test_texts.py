@@ -61,6 +61,8 @@ def test_no_prompts_have_no_texts(engine: Engine) -> None:
     assert engine.generate([], **OPTIONS) == []
     with pytest.raises(InvalidValueError, match="the prompt is empty"):
         engine.stream([], **OPTIONS)
+    with pytest.raises(InvalidValueError, match="max_tokens is 0"):
+        engine.generate([], max_tokens=0)
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,7 @@ class ScriptedModel:
     vocabulary_fingerprint = "scripted"
     size = 0
     n_ctx_train = 32_768
+    rotates = True
     bos = eos = -1
 
     def __init__(self, path: Path, template: str | None) -> None:
