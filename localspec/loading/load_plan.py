@@ -13,7 +13,7 @@ from localspec.loading.drafter_finder import FoundDrafters
 from localspec.loading.drafter_plan import plan_drafters
 from localspec.loading.gpu_check import check_gpus
 from localspec.loading.load_check import loadable_facts
-from localspec.loading.placement_notes import target_notes
+from localspec.loading.placement_notes import rounding_note, target_notes
 from localspec.loading.places import MAX_TEXTS, most_texts
 from localspec.memory.request import MemoryPlan
 from localspec.models import registry
@@ -80,7 +80,9 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     meant = beginning_note(config.model, path) if config.model else None
     scaled = rope_notes(runtime, facts, n_ctx)
     fewer_texts = fewer if room < texts else None
-    notes = [meant, context_note, *scaled, *useless, rotated, fewer_texts]
+    rounded = [rounding_note(runtime, "kv_type")]
+    rounded += [rounding_note(runtime, "drafter_kv_type")] if found.models else []
+    notes = [meant, context_note, *scaled, *useless, rotated, fewer_texts, *rounded]
     return PlannedLoad(facts, runtime, found, plan, [note for note in notes if note])
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from localspec.gguf.facts import Facts
+from localspec.gguf.kv_types import names_of as names_of_types
+from localspec.gguf.kv_types import needs_flash_attention, shortest
 from localspec.llama.devices import names_of
 from localspec.llama.placement import SPLIT_MODES, Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.loaded_drafter import LoadedDrafter
-from localspec.utils.option_names import have_no_effect, no_effect, option
+from localspec.utils.option_names import have_no_effect, no_effect, option, options
 
 
 def target_notes(asked: Placement, target: Facts) -> Iterator[str]:
@@ -29,6 +31,21 @@ def target_notes(asked: Placement, target: Facts) -> Iterator[str]:
         yield no_effect("cpu_moe", asked.cpu_moe, f"{target.files[0].name} has no experts")
     elif asked.cpu_moe and not devices:
         yield no_effect("cpu_moe", asked.cpu_moe, _all_layers(asked, devices))
+
+
+def rounding_note(asked: RuntimeConfig, setting: str) -> str | None:
+    """Return that a cache of 32 bits has the digits of one of 16; None where it has more.
+
+    The graphs of llama.cpp round what flash attention reads. setting: that of the cache's type.
+    """
+    kv_type = getattr(asked, setting)
+    if asked.flash is False or "f32" not in names_of_types(kv_type):
+        return None
+    less = shortest(kv_type.replace("f32", "f16"), setting)
+    note = f"{option(setting)} {kv_type} gives the digits of {less}, which takes less memory: flash"
+    note += " attention reads it as f16"
+    without = options(flash_attention=False)
+    return note if needs_flash_attention(kv_type) else f"{note}; {without} reads all digits"
 
 
 def drafter_note(asked: Placement, drafters: Sequence[LoadedDrafter]) -> str | None:

@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 from fakes.mtp import write_target
+from fakes.pycode import PYCODE
 from fakes.tiny import write_tiny
 
 import localspec
 from localspec.gguf.facts import facts_of
 from localspec.llama import devices
 from localspec.llama.placement import Placement
-from localspec.loading.placement_notes import drafter_note, target_notes
+from localspec.loading.config import RuntimeConfig
+from localspec.loading.placement_notes import drafter_note, rounding_note, target_notes
 from localspec.models.registry import bundled
 
 DENSE = bundled().target
@@ -186,3 +188,32 @@ def test_caches_that_no_drafter_has(draft: str, why: str | None) -> None:
         assert said(engine) == ([f"{names}: {why}"] if why else [])
     with localspec.load(draft=draft) as engine:
         assert said(engine) == []
+
+
+@pytest.mark.parametrize("flash", [None, False])
+def test_a_cache_of_32_bits_has_the_digits_of_16_with_flash_attention(flash: bool | None) -> None:
+    found = {}
+    for kv_type in ("f16", "f32", "f32/f16"):
+        options: Any = {"threads": 1, "context": 256, "flash_attention": flash}
+        with localspec.load(PYCODE.target, "none", kv_type=kv_type, **options) as engine:
+            notes = [note for note in engine.notes if note.startswith("kv_type ")]
+            asked: Any = {"temperature": 0, "max_tokens": 24, "ignore_eos": True}
+            text = engine.generate("def f(x):\n    return", logprobs=True, **asked)
+        said = bool(notes) and notes[0].endswith("flash_attention=False reads all digits")
+        assert said == (flash is None and kv_type != "f16")
+        found[kv_type] = text.logprobs
+    assert (found["f16"] == found["f32"]) == (flash is None)
+    assert (found["f16"] == found["f32/f16"]) == (flash is None)
+
+
+def test_what_is_said_of_a_cache_of_32_bits() -> None:
+    both = RuntimeConfig(kv_type="f32/q8_0", drafter_kv_type="f32/f16")
+    assert rounding_note(both, "kv_type") == (
+        "kv_type f32/q8_0 gives the digits of f16/q8_0, which takes less memory: flash attention "
+        "reads it as f16"
+    )
+    assert rounding_note(both, "drafter_kv_type") == (
+        "drafter_kv_type f32/f16 gives the digits of f16, which takes less memory: flash attention "
+        "reads it as f16; flash_attention=False reads all digits"
+    )
+    assert rounding_note(RuntimeConfig(kv_type="f32", reproducible=True), "kv_type") is None
