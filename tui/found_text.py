@@ -25,12 +25,6 @@ class Span(NamedTuple):
     number: int
 
 
-def pattern_of(text: str) -> re.Pattern[str]:
-    """What finds a text, however its letters are written, and where it is wrapped."""
-    words = [re.escape(word) for word in text.split()]
-    return re.compile(r"\s+".join(words), re.IGNORECASE)
-
-
 def occurrences(pattern: re.Pattern[str], text: str) -> int:
     """How often a text has what a pattern finds."""
     return sum(1 for _ in pattern.finditer(text))

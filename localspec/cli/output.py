@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
-from localspec.cli.status_line import erase_status_line, without_status_line
+from localspec.cli.status_line import erase_status_line, for_stderr, without_status_line
 from localspec.errors import LocalspecError
 from localspec.utils.closed_pipe import is_closed_pipe
 from localspec.utils.format import one_line, without_controls
@@ -178,7 +178,7 @@ def write_to_stderr(text: str) -> None:
         return
     with without_status_line():
         try:
-            sys.stderr.write(text)
+            sys.stderr.write(for_stderr(text))
             sys.stderr.flush()
         except (OSError, ValueError):
             with suppress(OSError, ValueError):

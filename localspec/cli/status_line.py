@@ -13,6 +13,8 @@ from localspec.utils.progress import watched
 
 # Seconds between two changes of the line.
 _EVERY, _USUAL_COLUMNS = 0.1, 80
+# Stands between the facts of a line.
+_DOT = "·"
 # Signal handlers erase lines, too.
 _lock = threading.RLock()
 _shown: dict[int, int] = {}
@@ -107,6 +109,19 @@ def _is_possible() -> bool:
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def for_stderr(text: str) -> str:
+    """The text with stars in place of the dots between facts, where stderr has no dots."""
+    try:
+        _DOT.encode(_encoding())
+    except UnicodeEncodeError:
+        return text.replace(_DOT, "*")
+    return text
+
+
+def _encoding() -> str:
+    return getattr(sys.stderr, "encoding", None) or "ascii"
+
+
 def _write(stream: int, text: str) -> None:
     # Unbuffered: a signal handler may run within a write of sys.stderr.
-    os.write(stream, text.encode(getattr(sys.stderr, "encoding", None) or "ascii", "replace"))
+    os.write(stream, for_stderr(text).encode(_encoding(), "replace"))

@@ -16,7 +16,7 @@ from fakes.generate_runs import (
     with_model,
 )
 
-from localspec.cli.output import Output, write_utf8_to_files
+from localspec.cli.output import Output, write_note, write_utf8_to_files
 from localspec.cli.prompt import read_prompt
 
 pytestmark = pytest.mark.usefixtures("bare_environment")
@@ -127,6 +127,15 @@ def test_an_output_that_knows_no_unicode(
     (line,) = capsys.readouterr().err.splitlines()
     said = "letters that ascii does not have are written as ?; PYTHONIOENCODING=utf-8 keeps them"
     assert line == f"localspec: {said}"
+
+
+def test_dots_between_facts_where_stderr_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for encoding, expected in (("ascii", "a * b \\xe9"), ("latin-1", "a · b é")):
+        written = io.BytesIO()
+        stream = io.TextIOWrapper(written, encoding, errors="backslashreplace", newline="\n")
+        monkeypatch.setattr(sys, "stderr", stream)
+        write_note("a · b é")
+        assert written.getvalue().decode(encoding) == f"localspec: {expected}\n"
 
 
 @pytest.mark.parametrize(("asked_for", "expected"), [("", "中\n".encode()), ("cp1252", b"?\r\n")])

@@ -14,10 +14,11 @@ from textual.content import Content
 from textual.widgets import Input
 
 from localspec_tui import conversation_search, shown_texts
-from localspec_tui.found_text import Span, occurrences, pattern_of, shown_text, spans_by_row
+from localspec_tui.found_text import Span, occurrences, shown_text, spans_by_row
 from localspec_tui.markdown.document import Document
 from localspec_tui.markdown.layout import BlockLayout
 from localspec_tui.markdown.line import Line
+from localspec_tui.search_index import pattern_of
 from localspec_tui.shown_texts import markdown_text
 from localspec_tui.widgets.find_bar import FindBar
 

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -151,6 +152,21 @@ def test_what_is_no_command_or_no_file_is_one_line(chat: Chat, tmp_path: Path) -
         assert done.notes.count(f"({line}") == 1
     assert "\n/drop-oldest on|off  Drop" in done.notes
     assert contents(done)[::2] == ["hi @nobody"]
+
+
+def test_a_text_is_found_in_the_chat(chat: Chat) -> None:
+    answers = ["<think>A needle.</think>See:\nthe Needle here,\nno needle", "None at all."]
+    typed = 'where is the needle?\nand\n/find needle\n/find "ALL.  \n/find  at   ALL\n/find\n'
+    done = chat(Script(answers), typed)
+    assert re.findall(r"\d (?:you|reasoning|answer): .*", done.notes) == [
+        "1 you: where is the needle?",
+        "2 reasoning: A needle.",
+        "2 answer: the Needle here,",
+        "2 answer: no needle",
+        "4 answer: None at all.",
+    ]
+    assert '("ALL. is nowhere in this chat)' in done.notes
+    assert "/find: say behind it what to look for" in done.notes
 
 
 def test_conversations_are_listed_and_saved(chat: Chat, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from localspec_tui.labels import absolute, absolute_drafters, messages_text
 from localspec_tui.message_history import recalled
 from localspec_tui.notes import KEY_LETTERS
 from localspec_tui.plain.message_reader import END_KEYS
+from localspec_tui.search_index import lines_with, pattern_of
 from localspec_tui.session_settings import with_thinking
 from localspec_tui.slash_commands import (
     COMMANDS,
@@ -48,11 +49,14 @@ PLAIN_COMMANDS: Mapping[str, str] = {
     "/model NAME": "Load another model",
     "/draft LIST": "Change the drafters (suffix, none, ...)",
     "/drop-oldest on|off": "Drop the oldest messages where the context is full",
+    "/find TEXT": "List the lines of this chat that have a text",
     "/sessions": "List the latest conversations; chat --plain --resume ID goes on with one",
     "/save FILE": "Save the conversation as Markdown; .json has all variants",
     "/quit": f"Quit, as {END_KEYS} does",
 }
 _MOST_SESSIONS = 20
+# Whose message it is, by its role.
+_WHO = {"user": "you", "assistant": "answer"}
 _TEXT_LINES = (
     'A line that ends in \\ goes on in the next one, and """ begins and ends a text of several.',
     "/edit, /edit-answer and /system take such texts, too.",
@@ -88,6 +92,7 @@ class PlainCommands:
             "/model": self._model,
             "/draft": self._draft,
             "/drop-oldest": self._drop_oldest,
+            "/find": self._find,
             "/sessions": lambda _: self._sessions(),
             "/save": self._save,
             "/quit": lambda _: self._chat.leave(),
@@ -184,6 +189,20 @@ class PlainCommands:
         self._chat.engine_thread.switch(when_full=self._chat.settings.when_full)
         self._chat.work()
         self._chat.printer.note(full_context_note(drop=drop))
+
+    def _find(self, text: str) -> None:
+        """List the lines that have a text, each with the number of its message."""
+        if not text:
+            raise InvalidValueError("/find: say behind it what to look for")
+        pattern, found = pattern_of(text), list[str]()
+        for number, turn in enumerate(self._turns, 1):
+            parts = {"reasoning": turn.thought, _WHO.get(turn.role, turn.role): turn.content}
+            for who, part in parts.items():
+                found += [f"{number} {who}: {line}\n" for line in lines_with(pattern, part)]
+        for line in found:
+            self._chat.printer.lines(line)
+        if not found:
+            self._chat.printer.note(f"{text} is nowhere in this chat")
 
     def _sessions(self) -> None:
         found = self._chat.archive.list(_MOST_SESSIONS)
