@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from localspec.bench.configurations import PLAIN
 from localspec.bench.geometric_mean import mean_of, mean_or_none
-from localspec.bench.grouped import grouped
+from localspec.bench.grouped import by_prompt, grouped
 from localspec.bench.served import ServedRun
 from localspec.bench.servers import PEER
 from localspec.forecast.confidence import ConfidenceInterval
@@ -71,7 +71,6 @@ def _summary(
     runs: Sequence[ServedRun], by_key: dict[tuple[int, int, str], ServedRun], ours: str
 ) -> ServedSummary:
     texts = [text for run in runs for text in run.texts]
-    by_task = grouped(texts, lambda text: text.task).values()
     drafted = sum(text.drafted for text in texts)
     name = runs[0].configuration
 
@@ -91,9 +90,7 @@ def _summary(
         total=mean_of([[run.tokens_per_second for run in runs]]),
         plain_ratio=ratios(PLAIN, upside_down=False),
         ours=None if name == ours else ratios(ours, upside_down=True),
-        each=mean_or_none(
-            [[speed for text in own if (speed := text.tokens_per_second)] for own in by_task]
-        ),
-        first_token=mean_of([[text.first_token for text in own] for own in by_task]),
+        each=mean_or_none(by_prompt(texts, lambda text: text.tokens_per_second)),
+        first_token=mean_of(by_prompt(texts, lambda text: text.first_token)),
         acceptance_rate=(sum(text.accepted for text in texts) / drafted if drafted else None),
     )

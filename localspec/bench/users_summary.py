@@ -1,15 +1,13 @@
 """Users summary: the figures of one configuration with one number of users."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localspec.bench.configurations import PLAIN
 from localspec.bench.geometric_mean import mean_of, mean_or_none
-from localspec.bench.grouped import grouped
-from localspec.bench.users import UsersRun, UserText, total_speed
+from localspec.bench.grouped import by_prompt, grouped
+from localspec.bench.users import UsersRun, total_speed
 from localspec.forecast.confidence import ConfidenceInterval
-
-_Figure = Callable[[UserText], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +75,12 @@ def _summary(runs: Sequence[UsersRun], plain: dict[tuple[int, int], UsersRun]) -
         total_in_turn=mean_of([total_in_turn]),
         ratio=mean_of([[a / b for a, b in zip(total, total_in_turn, strict=True)]]),
         plain_ratio=mean_or_none([plain_ratios]),
-        each=mean_or_none(_by_prompt(together, lambda text: text.tokens_per_second)),
-        each_in_turn=mean_or_none(_by_prompt(in_turn, lambda text: text.tokens_per_second)),
-        first_token=mean_of(_by_prompt(together, lambda text: text.first_token)),
-        first_token_in_turn=mean_of(_by_prompt(in_turn, lambda text: text.first_token)),
+        each=mean_or_none(by_prompt(together, lambda text: text.tokens_per_second)),
+        each_in_turn=mean_or_none(by_prompt(in_turn, lambda text: text.tokens_per_second)),
+        first_token=mean_of(by_prompt(together, lambda text: text.first_token)),
+        first_token_in_turn=mean_of(by_prompt(in_turn, lambda text: text.first_token)),
         acceptance_rate=accepted / drafted if drafted else None,
         compared=sum(run.compared for run in runs),
         same=sum(run.same for run in runs),
         near_ties=sum(run.near_ties for run in runs),
     )
-
-
-def _by_prompt(texts: Sequence[UserText], figure: _Figure) -> list[list[float]]:
-    """A figure of each text that has it."""
-    by_task = grouped(texts, lambda text: text.task).values()
-    return [[found for text in own if (found := figure(text)) is not None] for own in by_task]
