@@ -1,9 +1,8 @@
 """Archive: the saved sessions."""
 
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
@@ -11,18 +10,17 @@ from uuid import uuid4
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.paths import data_folder
-from localspec_tui import search_index, turn_rows
+from localspec_tui import search_index, session_rows, turn_rows
 from localspec_tui.database import Database
 from localspec_tui.origins import OriginSegment
 from localspec_tui.row_values import count_of, moment_of, text_or
 from localspec_tui.sanitized import single_line
 from localspec_tui.search_index import Hit
+from localspec_tui.session_rows import UNTITLED, OpenSession, title_in, title_of
 from localspec_tui.session_settings import SessionSettings
-from localspec_tui.turn_rows import SavedTurn, without_surrogates
+from localspec_tui.turn_rows import without_surrogates
 
 _KEY_LETTERS = 12
-_TITLE_LETTERS = 60
-_UNTITLED = "untitled"
 _DEFAULTS = SessionSettings()
 OVERTAKEN = (
     "another window has gone on with this conversation; its messages are another variant (←/→) "
@@ -63,43 +61,6 @@ Summaries = list[SessionSummary]
 SearchResults = list[tuple[SessionSummary, Hit]]
 
 
-@dataclass(slots=True)
-class _Session:
-    """A session that was created or opened here. saved, last: what the database has of it.
-
-    title: None until the first save or `rename`. saved: by the key of the turn. last: key of the
-    turn where the active branch ends. is_stored: whether it has a row. failure: why the last save
-    failed; None if it did not. others: keys of such turns that other windows have saved.
-    """
-
-    model: str
-    system: str | None
-    settings: SessionSettings
-    title: str | None = None
-    saved: dict[str, SavedTurn] = field(default_factory=dict)
-    last: str | None = None
-    is_stored: bool = False
-    failure: str | None = None
-    others: set[str] = field(default_factory=set)
-
-    def columns(self, key: str) -> dict[str, str | None]:
-        """What its row says, beside what follows from its turns."""
-        return {
-            "key": key,
-            "title": self.title,
-            "model": without_surrogates(self.model),
-            "system": self.system and without_surrogates(self.system),
-            "settings": self.settings.as_json(),
-        }
-
-    def is_overtaken(self, last: str | None) -> bool:
-        """Whether another window has saved where the branch ends; asked once for each such turn."""
-        if last is None or last == self.last or last in self.others:
-            return False
-        self.others.add(last)
-        return True
-
-
 class Archive:
     """The sessions in a database file; for one thread. Close it at the end.
 
@@ -114,7 +75,7 @@ class Archive:
         self.file = file or data_folder("sessions") / "sessions.sqlite3"
         self._database = Database(None if private else self.file)
         self.problem = self._database.problem
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, OpenSession] = {}
 
     @property
     def is_kept(self) -> bool:
@@ -129,10 +90,19 @@ class Archive:
         """Why the last part of a session that was created or opened here is not in the file."""
         return self._sessions[key].failure
 
-    def create(self, model: str, system: str | None, settings: SessionSettings = _DEFAULTS) -> str:
-        """Create a session and return its key. It is not listed before its first turn is saved."""
+    def create(
+        self,
+        model: str,
+        system: str | None,
+        settings: SessionSettings = _DEFAULTS,
+        conversation: Conversation | None = None,
+    ) -> str:
+        """Create a session and return its key. It is not listed before its first turn is saved.
+
+        conversation: whose turns will be saved; it is read by `live` only.
+        """
         key = uuid4().hex[:_KEY_LETTERS]
-        self._sessions[key] = _Session(model, system, settings)
+        self._sessions[key] = OpenSession(model, system, settings, conversation or Conversation())
         return key
 
     def save(
@@ -149,20 +119,22 @@ class Archive:
         theirs. If SQLite refuses, that becomes `problem`, and the next call tries again.
         """
         session, last_key = self._sessions[key], last.key if last else None
+        session.title = session.title or title_of(last)
         turns, origins = [*turns, *([last] if last else [])], origins or {}
         unsaved = turn_rows.unsaved(turns, session.saved, origins)
         if not unsaved and last_key == session.last:
             return
         try:
             with self._database.writing() as connection:
-                number, is_new = _session_row(connection, key, session)
-                is_overtaken = not is_new and session.is_overtaken(_last_key(connection, number))
+                number, is_new = session_rows.insert(connection, key, session)
+                last_saved = session_rows.last_key(connection, number)
+                is_overtaken = not is_new and session.is_overtaken(last_saved)
                 if is_new and session.saved:  # it was deleted
                     session.saved.clear()
                     unsaved = turn_rows.unsaved(turns, {}, origins)
                 for turn, columns in unsaved:
                     turn_rows.upsert(connection, number, turn, columns)
-                _update_session_row(connection, number, last)
+                session_rows.update(connection, number, session.title, last)
         except LocalspecError as error:
             session.failure = str(error)
             self.problem = f"not saved yet: {error}"
@@ -173,10 +145,35 @@ class Archive:
         self.problem = OVERTAKEN if is_overtaken else self._database.problem
 
     def open(self, key: str) -> SavedSession:
-        """Read a session, to continue it. An answer that was never finished is "interrupted".
+        """Read a session, to continue it here. Raises InvalidValueError for an unknown key.
 
-        Raises InvalidValueError for an unknown key.
+        An answer that was never finished is "interrupted".
         """
+        session, self._sessions[key] = self._read(key)
+        return session
+
+    def read(self, key: str) -> SavedSession:
+        """What `open` returns; what is saved of a session that goes on here stays known."""
+        return self._read(key)[0]
+
+    def live(self, key: str) -> SavedSession:
+        """A session that was created or opened here as it is now, saved or not, without `unsent`.
+
+        An answer that is being written has no stop reason.
+        """
+        session = self._sessions[key]
+        return SavedSession(
+            key,
+            session.title or UNTITLED,
+            session.model,
+            session.system,
+            session.conversation,
+            session.settings,
+            turn_rows.origins_of(session.saved),
+            "",
+        )
+
+    def _read(self, key: str) -> tuple[SavedSession, OpenSession]:
         with self._database.reading() as connection:
             row = connection.execute(
                 "SELECT number, title, model, system, last, settings, unsent FROM session "
@@ -193,11 +190,13 @@ class Archive:
         model, system = text_or(model, ""), text_or(system, "") or None
         if lost:
             self.problem = f"{lost} messages of this conversation are damaged and were left out"
-        self._sessions[key] = _Session(model, system, settings, title, saved, last_key, True)
-        origins = turn_rows.origins_of(saved)
-        unsent = text_or(unsent, "")
-        title = title or _title(unsent)
-        return SavedSession(key, title, model, system, conversation, settings, origins, unsent)
+        session = OpenSession(
+            model, system, settings, conversation, title, saved, last_key, is_stored=True
+        )
+        origins, unsent = turn_rows.origins_of(saved), text_or(unsent, "")
+        title = title or title_in(unsent)
+        read = SavedSession(key, title, model, system, conversation, settings, origins, unsent)
+        return read, session
 
     def list(self, limit: int | None = None) -> Summaries:
         """Up to `limit` sessions, the one that was changed last first."""
@@ -270,7 +269,7 @@ class Archive:
         with self._database.writing() as connection:
             # One with turns that is not there any more was deleted by another process.
             if text and not session.saved:
-                _session_row(connection, key, session)
+                session_rows.insert(connection, key, session)
             connection.execute(
                 "UPDATE session SET unsent = ?, changed = ? WHERE key = ?",
                 [without_surrogates(text), time.time(), key],
@@ -314,58 +313,9 @@ class Archive:
             if not isinstance(key, str):  # by which it is opened
                 self.problem = "a damaged session is not listed"
                 continue
-            shown = text_or(title, "") or _title(text_or(unsent, ""))
+            shown = text_or(title, "") or title_in(text_or(unsent, ""))
             model_name, when = text_or(model, "unknown model"), moment_of(changed)
             yield number, SessionSummary(key, shown, model_name, when, count_of(length))
-
-
-def _session_row(connection: sqlite3.Connection, key: str, session: _Session) -> tuple[int, bool]:
-    """Insert the row of a session if there is none. Returns its number, and whether it is new."""
-    inserted = connection.execute(
-        "INSERT OR IGNORE INTO session (key, title, model, system, settings, changed, length) "
-        "VALUES (:key, :title, :model, :system, :settings, 0, 0)",
-        session.columns(key),
-    ).rowcount
-    [(number,)] = connection.execute("SELECT number FROM session WHERE key = ?", [key])
-    return number, inserted == 1
-
-
-def _last_key(connection: sqlite3.Connection, number: int) -> str | None:
-    """The key of the turn where the saved branch of a session ends, if there is one."""
-    statement = (
-        "SELECT turn.key FROM session JOIN turn ON turn.number = last WHERE session.number = ?"
-    )
-    row = connection.execute(statement, [number]).fetchone()
-    return (row and text_or(row[0], "")) or None
-
-
-def _update_session_row(connection: sqlite3.Connection, number: int, last: Turn | None) -> None:
-    """Set what the row of a session says about its turns."""
-    branch = last.path if last else []
-    first = next((turn.content for turn in branch if turn.role == "user"), None)
-    connection.execute(
-        "UPDATE session SET title = coalesce(title, ?), changed = ?, length = ?, "
-        "last = (SELECT number FROM turn WHERE session = ? AND key = ?) WHERE number = ?",
-        [
-            first and _title(first),
-            time.time(),
-            len(branch),
-            number,
-            last.key if last else None,
-            number,
-        ],
-    )
-
-
-def _title(text: str) -> str:
-    """The first line with words in it, shortened between words if possible."""
-    lines = (single_line(line) for line in text.splitlines())
-    line = next((line for line in lines if line), _UNTITLED)
-    if len(line) <= _TITLE_LETTERS:
-        return line
-    start = line[:_TITLE_LETTERS]
-    whole_words = start.rpartition(" ")[0]
-    return (whole_words if len(whole_words) > _TITLE_LETTERS // 2 else start[:-1]) + "…"
 
 
 def _unknown(key: str) -> InvalidValueError:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from localspec.conversation.events import Ended, Piece
-from localspec.conversation.turns import Turn
+from localspec.conversation.turns import Conversation, Turn
+from localspec.errors import InvalidValueError
 from localspec_tui.archive import Archive, SavedSession
 from localspec_tui.engine_events import AnswerEdited, AnswerStarted, EngineEvent
 from localspec_tui.origins import Origins, OriginSegment
@@ -13,11 +14,12 @@ from localspec_tui.session_settings import SessionSettings
 class Autosave:
     """Saves questions, answers and the text box of the current session.
 
-    key: of the current session; None until there is something to save. origins: of each answer of
-    this session, by the key of the turn.
+    conversation: of the current session. key: of that session; None until there is something to
+    save. origins: of each answer of this session, by the key of the turn.
     """
 
     def __init__(self, archive: Archive) -> None:
+        self.conversation = Conversation()
         self.key: str | None = None
         self.origins: dict[str, Sequence[OriginSegment]] = {}
         self._archive = archive
@@ -27,14 +29,15 @@ class Autosave:
         self._last: Turn | None = None
         self._answer_origins = Origins()
 
-    def start_session(self) -> None:
-        """Save what follows as a new session."""
+    def start_session(self, conversation: Conversation) -> None:
+        """Save what follows as a new session. conversation: of this session."""
+        self.conversation = conversation
         self.key, self.origins, self._unsent = None, {}, ""
         self._answer = self._last = None
 
     def resume_session(self, session: SavedSession) -> None:
         """Save what follows in a session of the archive."""
-        self.start_session()
+        self.start_session(session.conversation)
         self.key, self.origins = session.key, dict(session.origins)
         self._unsent = session.unsent
 
@@ -44,7 +47,7 @@ class Autosave:
         """Save a user turn. Raises LocalspecError if SQLite refuses to write."""
         self._last = turn
         if self.key is None:
-            self.key = self._archive.create(model, system, settings)
+            self.key = self._archive.create(model, system, settings, self.conversation)
         else:
             self._archive.describe(self.key, model, system, settings)
         self._save(turn)
@@ -61,7 +64,7 @@ class Autosave:
         if text == self._unsent:
             return
         if self.key is None:
-            self.key = self._archive.create(model, system, settings)
+            self.key = self._archive.create(model, system, settings, self.conversation)
         if not self._archive.set_unsent(self.key, text):
             self.key = None
         self._unsent = text
@@ -101,6 +104,23 @@ class Autosave:
         if self.key and self._last:
             origins = self.origins if self.failure else {}
             self._archive.save(self.key, [self._last], self._last, origins)
+
+    @property
+    def current(self) -> SavedSession:
+        """The current session as it is now, whether or not it is saved.
+
+        Raises InvalidValueError if it has no message.
+        """
+        if self.key is None or self.conversation.last is None:
+            raise InvalidValueError("there is nothing to save yet; send a message first")
+        return self._archive.live(self.key)
+
+    def read(self, key: str) -> SavedSession:
+        """A session: the current one as it is now, any other as it is saved.
+
+        Raises LocalspecError if it cannot be read, or has no message.
+        """
+        return self.current if key == self.key else self._archive.read(key)
 
     @property
     def failure(self) -> str | None:

@@ -24,13 +24,13 @@ class ConversationSwitch:
 
     def begin_new(self) -> None:
         """Start an empty conversation. What is in the text box stays there."""
-        chat = self._screen.chat
+        chat, conversation = self._screen.chat, Conversation()
 
         def take_over() -> None:
             chat.save_unsent("")
-            chat.autosave.start_session()
+            chat.autosave.start_session(conversation)
 
-        self._switch(Conversation(), chat.settings.system, take_over)
+        self._switch(conversation, chat.settings.system, take_over)
         self._screen.composer.focus()
 
     def resume(
@@ -100,7 +100,8 @@ class ConversationSwitch:
     ) -> None:
         """Continue another conversation.
 
-        take_over, then: called once the engine thread has it, before and after it is shown.
+        take_over: called once the engine thread has it; makes it the current one. then: called
+        after it is shown.
         """
         screen = self._screen
         screen.chat.settings.system = system
@@ -108,7 +109,6 @@ class ConversationSwitch:
 
         def switched() -> None:
             take_over()
-            screen.conversation = conversation
             if conversation.turns:
                 screen.composer.suggest_first_message("")
             if screen.view.turn_entries:

@@ -34,7 +34,8 @@ class Dialogs:
             elif found:
                 self._screen.switch.go_to(found)
 
-        chat.push_screen(SessionsScreen(chat.archive, chat.autosave.key), chosen)
+        screen = SessionsScreen(chat.archive, chat.autosave.key, chat.autosave.read)
+        chat.push_screen(screen, chosen)
 
     def settings(self, problem: str = "") -> None:
         """Open the settings, unless they are open. problem: why no model is loaded."""

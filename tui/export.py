@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from localspec.conversation.turns import Conversation, Turn
 from localspec.conversation.unfinished import EDITED
 from localspec.errors import InvalidValueError
-from localspec_tui.archive import Archive, SavedSession
+from localspec_tui.archive import SavedSession
 
 _FORMAT = 1
 # Why an answer is not complete, by its stop reason.
@@ -97,18 +97,17 @@ def write_export(path: str | Path, text: str) -> Path:
     return file
 
 
-def export_session(archive: Archive, key: str, path: str) -> Path:
-    """Write a session to a new file, and return its absolute path. Raises LocalspecError."""
-    return write_export(path, export_text(archive.open(key), as_data=path.endswith(".json")))
+def export_session(session: SavedSession, path: str) -> Path:
+    """Write a session to a new file, and return its absolute path.
 
-
-def export_text(session: SavedSession, *, as_data: bool) -> str:
-    """A session as JSON with all its branches, or the active branch as Markdown."""
+    A path that ends in .json gets all branches as JSON, any other the active branch as Markdown.
+    Raises InvalidValueError if the file exists or cannot be written.
+    """
     described = (session.conversation, session.title, session.model)
-    if not as_data:
-        return as_markdown(*described, system=session.system)
+    if not path.endswith(".json"):
+        return write_export(path, as_markdown(*described, system=session.system))
     record = as_json(*described, system=session.system)
-    return json.dumps(record, ensure_ascii=False, indent=2) + "\n"
+    return write_export(path, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
 
 
 def _turn_parts(turn: Turn) -> Iterator[str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from localspec.conversation.turns import Turn
-from localspec.errors import InvalidValueError, LocalspecError
+from localspec.errors import InvalidValueError
 from localspec_tui.export import export_session
 from localspec_tui.screens.export_dialog import ask_export
 from localspec_tui.session_settings import with_thinking
@@ -129,14 +129,8 @@ class SlashCommands:
 
     def _save(self, path: str) -> None:
         """Save the conversation. path: empty asks for one."""
-        chat = self._screen.chat
-        key = chat.autosave.key
-        if key is None:
-            raise InvalidValueError("there is nothing to save yet; send a message first")
-        if not path:
-            ask_export(chat, chat.archive, key)
-            return
-        try:
-            self._screen.view.note(f"written: {export_session(chat.archive, key, path_of(path))}")
-        except LocalspecError as error:
-            raise InvalidValueError(str(error)) from error
+        session = self._screen.chat.autosave.current
+        if path:
+            self._screen.view.note(f"written: {export_session(session, path_of(path))}")
+        else:
+            ask_export(self._screen.chat, session)

@@ -299,3 +299,19 @@ def test_a_window_that_another_one_has_overtaken_is_told_once(file: Path, archiv
         kept = archive.open(key).conversation
     assert [turn.content for turn in kept.turns] == ["a", "here", "yes"]
     assert [turn.content for turn in kept.variants(kept.turns[1])] == ["there", "here"]
+
+
+def test_a_window_reads_its_own_branch_and_is_told_after_that_too(
+    file: Path, archive: Archive
+) -> None:
+    here = Conversation()
+    key = archive.create("tiny", None, conversation=here)
+    archive.save(key, [], here.add(Turn("user", "first")))
+    with closing(Archive(file)) as other:
+        there = other.open(key).conversation
+        archive.save(key, [], here.add(Turn("user", "here")))
+        other.save(key, [], there.add(Turn("user", "there")))
+        assert [turn.content for turn in archive.read(key).conversation.turns] == ["first", "there"]
+        assert archive.live(key).conversation is here and archive.live(key).title == "first"
+        archive.save(key, [], here.add(Turn("user", "again")))
+        assert archive.problem == archives.OVERTAKEN

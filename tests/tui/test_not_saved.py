@@ -10,10 +10,13 @@ import pytest
 from fakes.pilot import running_chat
 from fakes.plain_chat import Chat, contents
 from fakes.scripted import Script
+from textual.widgets import Input
 
 from localspec_tui import notes
 from localspec_tui.archive import Archive
 from localspec_tui.engine_thread import EngineThread
+from localspec_tui.screens.input_dialog import InputDialog
+from localspec_tui.screens.sessions import SessionsScreen
 
 pytestmark = pytest.mark.usefixtures("home")
 Lock = Callable[[int], sqlite3.Connection]
@@ -76,6 +79,46 @@ def test_what_could_not_be_saved_is_saved_at_the_end(
     assert "was not saved" not in done.notes and f"\n{TO_GO_ON}" in done.notes
     with closing(Archive(file)) as archive:
         assert archive.open(archive.latest() or "").origins
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_save_writes_what_is_not_in_the_file_of_conversations(
+    chat: Chat, locked: Lock, tmp_path: Path, number: int
+) -> None:
+    locked(number)
+    saved = tmp_path / "saved.md"
+    done = chat(Script(["One.", "Two."]), f"first\nsecond\n/save {saved}\n", system="Be brief.")
+    assert f"(written: {saved})" in done.notes
+    assert saved.read_text("utf-8").startswith(
+        "# first\n\nModel: scripted\n\n## System\n\nBe brief."
+    )
+    assert saved.read_text("utf-8").endswith("One.\n\n## User\n\nsecond\n\n## Assistant\n\nTwo.\n")
+
+
+def test_the_list_of_conversations_saves_the_open_one_whole_too(
+    locked: Lock, file: Path, tmp_path: Path
+) -> None:
+    async def body() -> None:
+        locked(2)
+        script = Script(["One.", "Two " * 200])
+        async with running_chat(script, file.parent) as opened:
+            await opened.ask("first")
+            script.rate = 20
+            await opened.send("second")
+            await opened.until(lambda: opened.contents[-1].startswith("Two"))
+            await opened.press("ctrl+o")
+            await opened.until(lambda: opened.is_on_top(SessionsScreen))
+            await opened.press("ctrl+s")
+            await opened.until(lambda: opened.is_on_top(InputDialog))
+            saved = tmp_path / "saved.md"
+            opened.app.screen.query_one(Input).value = str(saved)
+            await opened.press("enter")
+            await opened.until(saved.exists)
+        written = saved.read_text("utf-8")
+        assert "One.\n\n## User\n\nsecond\n\n## Assistant\n\nTwo" in written
+        assert written.endswith("*(not finished yet)*\n")
+
+    asyncio.run(body())
 
 
 def test_the_chat_with_a_screen_says_so_too(locked: Lock, file: Path) -> None:

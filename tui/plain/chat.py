@@ -99,8 +99,8 @@ class PlainChat:
 
     def begin_new(self) -> None:
         """Begin an empty conversation; the one before is kept."""
-        self.autosave.start_session()
-        self.engine_thread.reset(Conversation(), self.system)
+        self.autosave.start_session(Conversation())
+        self.engine_thread.reset(self.autosave.conversation, self.system)
         self.work()
 
     @property
@@ -132,16 +132,14 @@ class PlainChat:
 
     def _open_session(self) -> None:
         """Open the conversation to go on with, if there is one, and show how it ended."""
-        conversation = Conversation()
         if self.options.session:
             session = self.archive.open(self.options.session)
             self.autosave.resume_session(session)
-            conversation = session.conversation
             self.system = session.system if self.system is None else self.system
             self.printer.note(f"going on with: {session.title}")
-            for turn in conversation.turns[-2:]:
+            for turn in session.conversation.turns[-2:]:
                 self.printer.lines(as_shown(turn))
-        self.engine_thread.reset(conversation, self.system)
+        self.engine_thread.reset(self.autosave.conversation, self.system)
 
     def _load(self) -> bool:
         self.engine_thread.load(**self.options.load_options)

@@ -214,10 +214,8 @@ class PlainCommands:
             self._chat.printer.note("no conversation is kept yet")
 
     def _save(self, path: str) -> None:
-        key = self._chat.autosave.key
-        if key is None:
-            raise InvalidValueError("there is nothing to save yet; send a message first")
+        session = self._chat.autosave.current
         if not path:
             raise InvalidValueError("/save: name a new file behind it, such as chat.md")
-        file = export_session(self._chat.archive, key, path_of(path))
+        file = export_session(session, path_of(path))
         self._chat.printer.note(f"written: {file}")

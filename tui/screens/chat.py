@@ -53,7 +53,7 @@ _LONG_TEXT = "or in the text box, while it has more lines than it shows"
 class ChatScreen(Screen[None]):
     """Puts commands into the engine thread, and shows the events that come back.
 
-    conversation: the one on the screen. show_origins: whether answers are in origin view.
+    show_origins: whether answers are in origin view.
     pending_changes: one callback for each ConversationChanged event that is still to come.
     outbox: messages that are not in the conversation yet. unsent: the one that is being typed.
     message_size: counts the tokens of that one.
@@ -88,7 +88,6 @@ class ChatScreen(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conversation = Conversation()
         self.event_handler = EngineEventHandler(self)
         self.show_origins = False
         self.pending_changes: deque[Callable[[], None]] = deque()
@@ -138,6 +137,11 @@ class ChatScreen(Screen[None]):
     def chat(self) -> "ChatApp":
         """The app."""
         return cast("ChatApp", self.app)
+
+    @property
+    def conversation(self) -> Conversation:
+        """The one on the screen."""
+        return self.chat.autosave.conversation
 
     @property
     def queue(self) -> MessageQueue:

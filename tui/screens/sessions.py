@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 
 from localspec.errors import LocalspecError
 from localspec.utils.format import ago
-from localspec_tui.archive import Archive, SessionSummary
+from localspec_tui.archive import Archive, SavedSession, SessionSummary
 from localspec_tui.labels import messages_text, model_label
 from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.export_dialog import ask_export
@@ -34,7 +34,8 @@ class SessionsScreen(ModalScreen[tuple[str, str | None] | None]):
     It returns None if the user pressed Escape.
 
     The input matches titles first (fuzzily), then turns that contain its words. current: key of the
-    open session, which cannot be deleted.
+    open session, which cannot be deleted. read: reads the session with a key, to export it; raises
+    LocalspecError.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -46,9 +47,11 @@ class SessionsScreen(ModalScreen[tuple[str, str | None] | None]):
         Binding("ctrl+d", "delete", "Delete", priority=True),
     ]
 
-    def __init__(self, archive: Archive, current: str | None) -> None:
+    def __init__(
+        self, archive: Archive, current: str | None, read: Callable[[str], SavedSession]
+    ) -> None:
         super().__init__()
-        self._archive = archive
+        self._archive, self._read = archive, read
         self._current = current
         self._listed: list[tuple[SessionSummary, Hit | None]] = []
 
@@ -162,7 +165,10 @@ class SessionsScreen(ModalScreen[tuple[str, str | None] | None]):
     def action_export(self) -> None:
         """Ask for a path, and write the highlighted session there."""
         if session := self._highlighted:
-            ask_export(self.app, self._archive, session.key)
+            try:
+                ask_export(self.app, self._read(session.key))
+            except LocalspecError as error:
+                self._show_error(error)
 
     def action_delete(self) -> None:
         """Delete the highlighted session, after a question."""
