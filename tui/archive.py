@@ -18,7 +18,7 @@ from localspec_tui.sanitized import single_line
 from localspec_tui.search_index import Hit
 from localspec_tui.session_rows import UNTITLED, OpenSession, title_in, title_of
 from localspec_tui.session_settings import SessionSettings
-from localspec_tui.turn_rows import without_surrogates
+from localspec_tui.turn_rows import SavedTurn, without_surrogates
 
 _KEY_LETTERS = 12
 _DEFAULTS = SessionSettings()
@@ -64,18 +64,25 @@ SearchResults = list[tuple[SessionSummary, Hit]]
 class Archive:
     """The sessions in a database file; for one thread. Close it at the end.
 
-    file: where they are kept. problem: one line about the file, about what is not saved yet,
-    about damaged rows, which are left out, or about another window that goes on with the session
-    that was just saved; None if there is no problem.
-    Several processes may use one file at once.
+    file: where they are kept. Several processes may use one file at once.
     """
 
     def __init__(self, file: Path | None = None, *, private: bool = False) -> None:
         """Open a file, by default the user's. private: keep nothing, whatever the file."""
         self.file = file or data_folder("sessions") / "sessions.sqlite3"
         self._database = Database(None if private else self.file)
-        self.problem = self._database.problem
+        self._problem = self._database.problem
         self._sessions: dict[str, OpenSession] = {}
+
+    @property
+    def problem(self) -> str | None:
+        """One line about what is wrong; None if nothing is.
+
+        It is about what is not saved yet, about the file, about damaged rows, which are left out,
+        or about another window that goes on with the session that was just saved.
+        """
+        failure = next((each.failure for each in self._sessions.values() if each.failure), None)
+        return f"not saved yet: {failure}" if failure else self._problem
 
     @property
     def is_kept(self) -> bool:
@@ -86,9 +93,10 @@ class Archive:
         """Whether the file has a session that was created or opened here, or a part of it."""
         return self.is_kept and self._sessions[key].is_stored
 
-    def failure(self, key: str) -> str | None:
-        """Why the last part of a session that was created or opened here is not in the file."""
-        return self._sessions[key].failure
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Why parts of sessions that were created or opened here are not in the file, by key."""
+        return {key: each.failure for key, each in self._sessions.items() if each.failure}
 
     def create(
         self,
@@ -116,39 +124,60 @@ class Archive:
 
         key: of a session that was created or opened here; if it was deleted since, it is saved
         again. last: where the active branch ends. origins: by the key of the turn; other turns keep
-        theirs. If SQLite refuses, that becomes `problem`, and the next call tries again.
+        theirs. If SQLite refuses, that becomes `problem`, and the next call and `save_rest` try
+        again.
         """
-        session, last_key = self._sessions[key], last.key if last else None
-        session.title = session.title or title_of(last)
-        turns, origins = [*turns, *([last] if last else [])], origins or {}
-        unsaved = turn_rows.unsaved(turns, session.saved, origins)
-        if not unsaved and last_key == session.last:
-            return
-        try:
-            with self._database.writing() as connection:
-                number, is_new = session_rows.insert(connection, key, session)
-                last_saved = session_rows.last_key(connection, number)
-                is_overtaken = not is_new and session.is_overtaken(last_saved)
-                if is_new and session.saved:  # it was deleted
-                    session.saved.clear()
-                    unsaved = turn_rows.unsaved(turns, {}, origins)
-                for turn, columns in unsaved:
-                    turn_rows.upsert(connection, number, turn, columns)
-                session_rows.update(connection, number, session.title, last)
-        except LocalspecError as error:
-            session.failure = str(error)
-            self.problem = f"not saved yet: {error}"
-            return
-        session.is_stored, session.failure = True, None
+        session = self._sessions[key]
+        session.title, session.end = session.title or title_of(last), last
+        session.changed = time.time()
+        for turn in [*turns, *([last] if last else [])]:
+            session.unsaved[turn.key] = turn
+        session.origins.update(origins or {})
+        self._save(key, session)
+
+    def save_rest(self) -> None:
+        """Try once more to save what could not be saved, of all sessions."""
+        for key in self.failures:
+            self._save(key, self._sessions[key])
+
+    def _save(self, key: str, session: OpenSession) -> None:
+        """Save what is not saved of a session."""
+        turns, last_key = session.unsaved.values(), session.end.key if session.end else None
+        unsaved = turn_rows.unsaved(turns, session.saved, session.origins)
+        if unsaved or last_key != session.last:
+            try:
+                self._write(key, session, unsaved)
+            except LocalspecError as error:
+                session.failure = str(error)
+                return
+        session.last, session.failure = last_key, None
+        session.unsaved.clear()
+        session.origins.clear()
+
+    def _write(self, key: str, session: OpenSession, unsaved: list[tuple[Turn, SavedTurn]]) -> None:
+        with self._database.writing() as connection:
+            number, is_new = session_rows.insert(connection, key, session)
+            last_saved = session_rows.last_key(connection, number)
+            if is_new and session.saved:  # it was deleted
+                session.saved.clear()
+                unsaved = turn_rows.unsaved(session.unsaved.values(), {}, session.origins)
+            for turn, columns in unsaved:
+                turn_rows.upsert(connection, number, turn, columns)
+            session_rows.update(connection, number, session)
+        session.is_stored = True
         session.saved.update((turn.key, columns) for turn, columns in unsaved)
-        session.last = last_key
-        self.problem = OVERTAKEN if is_overtaken else self._database.problem
+        is_overtaken = not is_new and session.is_overtaken(last_saved)
+        self._problem = OVERTAKEN if is_overtaken else self._database.problem
 
     def open(self, key: str) -> SavedSession:
         """Read a session, to continue it here. Raises InvalidValueError for an unknown key.
 
         An answer that was never finished is "interrupted".
         """
+        if key in self.failures:
+            self._save(key, self._sessions[key])
+        if key in self.failures:
+            return self.live(key)
         session, self._sessions[key] = self._read(key)
         return session
 
@@ -169,7 +198,7 @@ class Archive:
             session.system,
             session.conversation,
             session.settings,
-            turn_rows.origins_of(session.saved),
+            turn_rows.origins_of(session.saved) | session.origins,
             "",
         )
 
@@ -189,7 +218,7 @@ class Archive:
         title = text_or(title, "") or None
         model, system = text_or(model, ""), text_or(system, "") or None
         if lost:
-            self.problem = f"{lost} messages of this conversation are damaged and were left out"
+            self._problem = f"{lost} messages of this conversation are damaged and were left out"
         session = OpenSession(
             model, system, settings, conversation, title, saved, last_key, is_stored=True
         )
@@ -311,7 +340,7 @@ class Archive:
             ).fetchall()
         for number, key, title, model, changed, length, unsent in rows:
             if not isinstance(key, str):  # by which it is opened
-                self.problem = "a damaged session is not listed"
+                self._problem = "a damaged session is not listed"
                 continue
             shown = text_or(title, "") or title_in(text_or(unsent, ""))
             model_name, when = text_or(model, "unknown model"), moment_of(changed)

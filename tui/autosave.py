@@ -25,15 +25,13 @@ class Autosave:
         self._archive = archive
         self._unsent = ""
         self._answer: Turn | None = None
-        # The last turn to be saved, whether or not that was possible.
-        self._last: Turn | None = None
         self._answer_origins = Origins()
 
     def start_session(self, conversation: Conversation) -> None:
         """Save what follows as a new session. conversation: of this session."""
         self.conversation = conversation
         self.key, self.origins, self._unsent = None, {}, ""
-        self._answer = self._last = None
+        self._answer = None
 
     def resume_session(self, session: SavedSession) -> None:
         """Save what follows in a session of the archive."""
@@ -45,12 +43,12 @@ class Autosave:
         self, turn: Turn, model: str, system: str | None, settings: SessionSettings
     ) -> None:
         """Save a user turn. Raises LocalspecError if SQLite refuses to write."""
-        self._last = turn
+        is_new = self.key is None
         if self.key is None:
             self.key = self._archive.create(model, system, settings, self.conversation)
-        else:
-            self._archive.describe(self.key, model, system, settings)
         self._save(turn)
+        if not is_new:
+            self._archive.describe(self.key, model, system, settings)
 
     def save_settings(self, model: str, system: str | None, settings: SessionSettings) -> None:
         """Save how answers are written now. Raises LocalspecError if SQLite refuses to write."""
@@ -100,10 +98,8 @@ class Autosave:
             self._save(last)
 
     def save_rest(self) -> None:
-        """Try once more to save what could not be saved."""
-        if self.key and self._last:
-            origins = self.origins if self.failure else {}
-            self._archive.save(self.key, [self._last], self._last, origins)
+        """Try once more to save what could not be saved, of this session and others."""
+        self._archive.save_rest()
 
     @property
     def current(self) -> SavedSession:
@@ -125,7 +121,13 @@ class Autosave:
     @property
     def failure(self) -> str | None:
         """Why the last part of the session is not saved; None if it is."""
-        return self._archive.failure(self.key) if self.key else None
+        return self._archive.failures.get(self.key) if self.key else None
+
+    @property
+    def lost(self) -> Sequence[tuple[str, str]]:
+        """The titles of other sessions, and why their last parts are not saved."""
+        failures = self._archive.failures.items()
+        return [(self._archive.live(key).title, why) for key, why in failures if key != self.key]
 
     @property
     def kept(self) -> str | None:
@@ -133,7 +135,6 @@ class Autosave:
         return self.key if self.key and self._archive.is_stored(self.key) else None
 
     def _save(self, turn: Turn) -> None:
-        self._last = turn
         if self.key:
             is_answer = turn is self._answer
             origins = {turn.key: tuple(self._answer_origins.segments)} if is_answer else {}

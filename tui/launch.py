@@ -46,7 +46,8 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
     def write_last_words(unsent: Sequence[str]) -> None:
         if options.private:
             return
-        lines = notes.last_words(unsent, app.autosave.kept, app.autosave.failure)
+        saved = app.autosave
+        lines = notes.last_words(unsent, saved.kept, saved.failure, saved.lost)
         # The terminal may be closed.
         with suppress(OSError):
             sys.stderr.write("".join(f"{line}\n" for line in lines))

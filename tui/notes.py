@@ -1,6 +1,6 @@
 """Notes: texts that the chat itself shows between the turns of a conversation."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import indent
 
 from localspec.conversation.events import Dropped
@@ -115,16 +115,24 @@ def context_full_choices(size: int, larger: int) -> Mapping[str, str]:
 
 
 def last_words(
-    unsent: Sequence[str], key: str | None, failure: str | None = None, *, plain: bool = False
+    unsent: Sequence[str],
+    key: str | None,
+    failure: str | None = None,
+    lost: Iterable[tuple[str, str]] = (),
+    *,
+    plain: bool = False,
 ) -> Iterator[str]:
     """Lines for the terminal after the chat.
 
     unsent: messages. key: of the session, if at least a part of it is kept. failure: why the last
-    part is not. plain: whether the chat had no screen.
+    part is not. lost: titles of other sessions, and why their last parts are not. plain: whether
+    the chat had no screen.
     """
     if unsent:
         yield f"{len(unsent)} message{'s were' if len(unsent) > 1 else ' was'} not sent:"
         yield from (indent(printable(message, also="\n"), "  ") for message in unsent)
+    for title, why in lost:
+        yield f"the last part of “{title}” was not saved: {why}"
     if failure:
         what = "the last part of this conversation" if key else "this conversation"
         yield f"{what} was not saved: {failure}"

@@ -1,10 +1,11 @@
 """Session rows: the sessions as rows of the database."""
 
 import sqlite3
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from localspec.conversation.turns import Conversation, Turn
+from localspec_tui.origins import OriginSegment
 from localspec_tui.row_values import text_or
 from localspec_tui.sanitized import single_line
 from localspec_tui.session_settings import SessionSettings
@@ -20,8 +21,10 @@ class OpenSession:
 
     conversation: as it goes on here. title: None until the first save or `rename`. saved: by the
     key of the turn. last: key of the turn where the active branch ends. is_stored: whether it has a
-    row. failure: why the last save failed; None if it did not. others: keys of such turns that
-    other windows have saved.
+    row. unsaved, origins: turns that are to be saved and origins of answers, by the key of the
+    turn. end: where the active branch ends here. changed: when that was to be saved last. failure:
+    why the last save failed; None if it did not. others: keys of such turns as `last` that other
+    windows have saved.
     """
 
     model: str
@@ -32,6 +35,10 @@ class OpenSession:
     saved: dict[str, SavedTurn] = field(default_factory=dict)
     last: str | None = None
     is_stored: bool = False
+    unsaved: dict[str, Turn] = field(default_factory=dict)
+    origins: dict[str, Sequence[OriginSegment]] = field(default_factory=dict)
+    end: Turn | None = None
+    changed: float = 0.0
     failure: str | None = None
     others: set[str] = field(default_factory=set)
 
@@ -73,16 +80,15 @@ def last_key(connection: sqlite3.Connection, number: int) -> str | None:
     return (row and text_or(row[0], "")) or None
 
 
-def update(
-    connection: sqlite3.Connection, number: int, title: str | None, last: Turn | None
-) -> None:
+def update(connection: sqlite3.Connection, number: int, session: OpenSession) -> None:
     """Set what the row of a session says about its turns, and its title if it has none."""
+    last = session.end
     connection.execute(
         "UPDATE session SET title = coalesce(title, ?), changed = ?, length = ?, "
         "last = (SELECT number FROM turn WHERE session = ? AND key = ?) WHERE number = ?",
         [
-            title,
-            time.time(),
+            session.title,
+            session.changed,
             len(last.path) if last else 0,
             number,
             last.key if last else None,

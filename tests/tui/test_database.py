@@ -247,6 +247,37 @@ def test_a_refused_save_is_tried_again(file: Path, monkeypatch: pytest.MonkeyPat
         assert turn_tree(archive.open(key).conversation) == turn_tree(conversation)
 
 
+def test_what_was_refused_is_saved_later_and_until_then_opened_as_it_is_here(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Archive(file).close()
+    monkeypatch.setattr("localspec_tui.database._BUSY_TIMEOUT", 0.01)
+    with closing(Archive(file)) as archive, closing(sqlite3.connect(file)) as other:
+        conversation = Conversation()
+        key, new = (
+            archive.create("tiny", None, conversation=conversation),
+            archive.create("t", None),
+        )
+        question = conversation.add(Turn("user", "said"))
+        archive.save(key, [], question)
+        other.execute("BEGIN IMMEDIATE")
+        for content in ("one", "two"):
+            conversation.back_to(question)
+            answer = conversation.add(Turn("assistant", content, stop_reason="eos"))
+            archive.save(key, [], answer, {answer.key: [(content, "plain")]})
+        opened = archive.open(key)
+        assert opened.conversation is conversation and len(opened.origins) == 2
+        archive.save(new, [], Turn("user", "another"))
+        assert archive.failures.keys() == {key, new}
+        other.execute("ROLLBACK")
+        archive.save_rest()
+        assert archive.problem is None and not archive.failures
+        opened = archive.open(key)
+        assert turn_tree(opened.conversation) == turn_tree(conversation)
+        assert list(opened.origins.values()) == [[("one", "plain")], [("two", "plain")]]
+        assert {"said", "another"} == {*titles(archive)}
+
+
 def test_a_file_that_breaks_in_use_is_an_error_and_no_crash(archive: Archive, file: Path) -> None:
     save_session(archive, "said")
     with closing(sqlite3.connect(file)) as connection:

@@ -14,6 +14,7 @@ from textual.widgets import Input
 
 from localspec_tui import notes
 from localspec_tui.archive import Archive
+from localspec_tui.autosave import Autosave
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.screens.input_dialog import InputDialog
 from localspec_tui.screens.sessions import SessionsScreen
@@ -119,6 +120,38 @@ def test_the_list_of_conversations_saves_the_open_one_whole_too(
         assert written.endswith("*(not finished yet)*\n")
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("is_released", [True, False])
+def test_a_conversation_that_was_left_is_saved_later_or_said_to_be_lost(
+    locked: Lock, file: Path, is_released: bool
+) -> None:
+    async def body() -> Autosave:
+        other = locked(1)
+        async with running_chat(Script(["One.", "Two."]), file.parent) as opened:
+            await opened.ask("first")
+            await opened.press("ctrl+n")
+            await opened.until(lambda: not opened.screen.conversation.turns)
+            await opened.ask("second")
+            if is_released:
+                other.execute("ROLLBACK")
+                await opened.until(lambda: not opened.app.archive.failures)
+        return opened.app.autosave
+
+    autosave = asyncio.run(body())
+    with closing(Archive(file)) as archive:
+        saved = [archive.open(each.key) for each in archive.list()]
+    if is_released:
+        assert [[turn.content for turn in each.conversation.turns] for each in saved] == [
+            ["second", "Two."],
+            ["first", "One."],
+        ]
+        assert all(each.origins for each in saved) and not autosave.lost
+    else:
+        assert saved == []
+        lines = [*notes.last_words([], autosave.kept, autosave.failure, autosave.lost)]
+        assert lines[0].startswith("the last part of “first” was not saved: the sessions in ")
+        assert lines[1].startswith("this conversation was not saved: the sessions in ")
 
 
 def test_the_chat_with_a_screen_says_so_too(locked: Lock, file: Path) -> None:

@@ -95,6 +95,7 @@ class PlainChat:
             if not is_idle:
                 self._events.save_sometimes()
                 time.sleep(_POLL_INTERVAL)
+        self.autosave.save_rest()
         return self._events.failure is None
 
     def begin_new(self) -> None:
@@ -159,7 +160,8 @@ class PlainChat:
         self.autosave.save_answer()
         self.autosave.save_rest()
         self.archive.close()
-        for line in notes.last_words((), self.autosave.kept, self.autosave.failure, plain=True):
+        saved = self.autosave
+        for line in notes.last_words((), saved.kept, saved.failure, saved.lost, plain=True):
             write_to_stderr(f"{line}\n")
 
     # Messages and commands.

@@ -160,8 +160,12 @@ class ChatScreen(Screen[None]):
             self.message_size.show()
 
     def _save(self) -> None:
-        """Save what has changed within the last second. A session begins with a message."""
+        """Save what has changed within the last second. A session begins with a message.
+
+        What could not be saved before is tried again.
+        """
         self.chat.autosave.save_answer()
+        self.chat.autosave.save_rest()
         if self.chat.autosave.key:
             self.chat.save_unsent(self.unsent.text)
 
