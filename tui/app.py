@@ -127,6 +127,7 @@ class ChatApp(App[None]):
         # Otherwise only what changes is drawn on the screen that the shell had.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.log_lines.attach()
+        self.archive.set_patient(False)
         exit_with_terminal(self)
         self.call_after_refresh(self._open_session)
 
@@ -148,6 +149,7 @@ class ChatApp(App[None]):
         return self.main.event_handler.state == "loading"
 
     def on_unmount(self) -> None:
+        self.archive.set_patient(True)
         text = self.main.unsent.text
         if self.save_unsent(text) or not self.archive.is_kept:
             self.lost_text = text
@@ -165,17 +167,11 @@ class ChatApp(App[None]):
     def save_question(self, turn: Turn) -> None:
         """Save a message that is in the conversation now."""
         self.main.outbox.in_flight = ""
-        try:
-            self.autosave.save_question(turn, *self._about_session)
-        except LocalspecError as error:
-            self.main.view.note(str(error), warning=True)
+        self.autosave.save_question(turn, *self._about_session)
 
     def save_settings(self) -> None:
         """Save the settings that an answer is written with, which may be no new question's."""
-        try:
-            self.autosave.save_settings(*self._about_session)
-        except LocalspecError as error:
-            self.main.view.note(str(error), warning=True)
+        self.autosave.save_settings(*self._about_session)
 
     def save_unsent(self, text: str) -> str | None:
         """Save what is in the text box. Returns the problem if that fails, else None."""

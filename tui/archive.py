@@ -84,6 +84,13 @@ class Archive:
         failure = next((each.failure for each in self._sessions.values() if each.failure), None)
         return f"not saved yet: {failure}" if failure else self._problem
 
+    def set_patient(self, patient: bool) -> None:
+        """Set whether changes wait while another process writes, as they do at first.
+
+        A screen does not wait with them: what it saves is tried again.
+        """
+        self._database.is_patient = patient
+
     @property
     def is_kept(self) -> bool:
         """Whether the sessions are in a file, and not in memory only."""
@@ -136,21 +143,22 @@ class Archive:
         self._save(key, session)
 
     def save_rest(self) -> None:
-        """Try once more to save what could not be saved, of all sessions."""
-        for key in self.failures:
-            self._save(key, self._sessions[key])
+        """Save what is not saved yet, of all sessions."""
+        for key, session in self._sessions.items():
+            if not session.is_saved:
+                self._save(key, session)
 
     def _save(self, key: str, session: OpenSession) -> None:
         """Save what is not saved of a session."""
         turns, last_key = session.unsaved.values(), session.end.key if session.end else None
         unsaved = turn_rows.unsaved(turns, session.saved, session.origins)
-        if unsaved or last_key != session.last:
+        if unsaved or last_key != session.last or not session.is_saved:
             try:
                 self._write(key, session, unsaved)
             except LocalspecError as error:
                 session.failure = str(error)
                 return
-        session.last, session.failure = last_key, None
+        session.last, session.is_described, session.failure = last_key, True, None
         session.unsaved.clear()
         session.origins.clear()
 
@@ -220,7 +228,15 @@ class Archive:
         if lost:
             self._problem = f"{lost} messages of this conversation are damaged and were left out"
         session = OpenSession(
-            model, system, settings, conversation, title, saved, last_key, is_stored=True
+            model,
+            system,
+            settings,
+            conversation,
+            title,
+            saved,
+            last_key,
+            is_stored=True,
+            end=conversation.last,
         )
         origins, unsent = turn_rows.origins_of(saved), text_or(unsent, "")
         title = title or title_in(unsent)
@@ -269,18 +285,13 @@ class Archive:
             raise _unknown(key)
 
     def describe(self, key: str, model: str, system: str | None, settings: SessionSettings) -> None:
-        """Set the model, the system prompt and the settings of a session.
+        """Set the model, the system prompt and the settings of a session; saved with what is next.
 
         key: of a session that was created or opened here.
         """
         session = self._sessions[key]
         session.model, session.system, session.settings = model, system, settings
-        with self._database.writing() as connection:
-            connection.execute(
-                "UPDATE session SET model = :model, system = :system, settings = :settings "
-                "WHERE key = :key",
-                session.columns(key),
-            )
+        session.is_described, session.changed = False, time.time()
 
     def settings(self, key: str) -> SessionSettings:
         """The settings that a session was last continued with."""

@@ -42,18 +42,18 @@ class Autosave:
     def save_question(
         self, turn: Turn, model: str, system: str | None, settings: SessionSettings
     ) -> None:
-        """Save a user turn. Raises LocalspecError if SQLite refuses to write."""
-        is_new = self.key is None
+        """Save a user turn."""
         if self.key is None:
             self.key = self._archive.create(model, system, settings, self.conversation)
-        self._save(turn)
-        if not is_new:
+        else:
             self._archive.describe(self.key, model, system, settings)
+        self._save(turn)
 
     def save_settings(self, model: str, system: str | None, settings: SessionSettings) -> None:
-        """Save how answers are written now. Raises LocalspecError if SQLite refuses to write."""
+        """Save how answers are written now."""
         if self.key:
             self._archive.describe(self.key, model, system, settings)
+            self._archive.save_rest()
 
     def save_unsent(
         self, text: str, model: str, system: str | None, settings: SessionSettings
@@ -98,7 +98,7 @@ class Autosave:
             self._save(last)
 
     def save_rest(self) -> None:
-        """Try once more to save what could not be saved, of this session and others."""
+        """Save what could not be saved, of this session and others."""
         self._archive.save_rest()
 
     @property

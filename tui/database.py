@@ -15,7 +15,7 @@ from localspec_tui.schema import DamagedError, UnusableError
 from localspec_tui.transaction import transaction
 
 # Seconds to wait while another process writes, which takes it milliseconds.
-_BUSY_TIMEOUT = 2.0
+_BUSY_TIMEOUT, _SHORT_TIMEOUT = 2.0, 0.2
 # Pages up to which the whole file is checked, in less than a second.
 _MAX_CHECKED_PAGES = 25_000
 _DAMAGED_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -31,14 +31,17 @@ class Database:
 
     problem: one line about the file; None if there is no problem. A file that cannot be used is
     renamed, and a new one is created. If that is not possible, the sessions are in memory only.
-    is_kept: whether they are in a file.
+    is_kept: whether they are in a file. is_patient: whether a change waits while another process
+    writes; if not, it waits a moment, and not even that once it has been in vain.
     """
 
     def __init__(self, file: Path | None) -> None:
         """Open a file; None is the memory."""
         self.problem: str | None = None
-        self.is_kept = file is not None
+        self.is_kept, self.is_patient = file is not None, True
         self._file = file or Path(":memory:")
+        # Whether the last change has waited in vain.
+        self._is_locked = False
         if file is None:
             self._connection = _open(":memory:")
             return
@@ -65,8 +68,16 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Run the block as one transaction. Raises LocalspecError if SQLite refuses."""
-        with self.reading() as connection, transaction(connection):
-            yield connection
+        wait = _BUSY_TIMEOUT if self.is_patient else 0 if self._is_locked else _SHORT_TIMEOUT
+        with self.reading() as connection:
+            connection.execute(f"PRAGMA busy_timeout = {int(1000 * wait)}")
+            try:
+                with transaction(connection):
+                    yield connection
+                self._is_locked = False
+            except sqlite3.Error as error:
+                self._is_locked = _code(error) == sqlite3.SQLITE_BUSY
+                raise
 
     def delete_all(self) -> None:
         """Delete all sessions, and what the file and those renamed beside it still hold of them.
@@ -147,9 +158,12 @@ def _check_pages(connection: sqlite3.Connection) -> None:
 
 
 def _is_damaged(error: BaseException, codes: Collection[int] = _DAMAGED_CODES) -> bool:
-    code = getattr(error, "sqlite_errorcode", None)
-    # The lower byte is the kind of the error.
-    return isinstance(error, UnicodeDecodeError) or (code is not None and code & 0xFF in codes)
+    return isinstance(error, UnicodeDecodeError) or _code(error) in codes
+
+
+def _code(error: BaseException) -> int:
+    """The kind of an error of SQLite, which is the lower byte of its code; 0 of any other error."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _move_aside(file: Path) -> Path:

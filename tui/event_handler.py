@@ -122,14 +122,14 @@ class EngineEventHandler:
     def _question_asked(self, event: QuestionAsked) -> None:
         self._screen.view.show(event.turn.path)
         self._app.save_question(event.turn)
-        self._note_archive_problem()
+        self.note_archive_problem()
         self.state = "reading"
 
     def _answer_edited(self, event: AnswerEdited) -> None:
         self._screen.outbox.in_flight = ""
         self._screen.view.show(event.turn.path)
         self._screen.view.follow_end()
-        self._note_archive_problem()
+        self.note_archive_problem()
         self._set_idle()
 
     def _answer_started(self, event: AnswerStarted) -> None:
@@ -156,14 +156,14 @@ class EngineEventHandler:
         if entry := self._screen.view.last_turn:
             entry.end(event)
         self._screen.search.refresh()
-        self._note_archive_problem()
+        self.note_archive_problem()
         if event.stop_reason == "context":
             self._screen.outbox.hold("because the context is full")
             self._screen.dialogs.context_full(self._app.engine_thread.continue_answer)
 
-    def _note_archive_problem(self) -> None:
-        """Show a problem of the archive, but not twice in a row."""
-        problem = self._app.archive.problem
+    def note_archive_problem(self, other: str | None = None) -> None:
+        """Show a problem of the archive, or another one if it has none, but not twice in a row."""
+        problem = self._app.archive.problem or other
         if problem and problem != self._shown_problem:
             self._screen.view.note(problem, warning=True)
         self._shown_problem = problem

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec_tui.origins import OriginSegment
@@ -21,10 +22,10 @@ class OpenSession:
 
     conversation: as it goes on here. title: None until the first save or `rename`. saved: by the
     key of the turn. last: key of the turn where the active branch ends. is_stored: whether it has a
-    row. unsaved, origins: turns that are to be saved and origins of answers, by the key of the
-    turn. end: where the active branch ends here. changed: when that was to be saved last. failure:
-    why the last save failed; None if it did not. others: keys of such turns as `last` that other
-    windows have saved.
+    row. is_described: whether model, system and settings are in it. unsaved, origins: turns that
+    are to be saved and origins of answers, by the key of the turn. end: where the active branch
+    ends here. changed: when something was to be saved last. failure: why the last save failed; None
+    if it did not. others: keys of such turns as `last` that other windows have saved.
     """
 
     model: str
@@ -35,6 +36,7 @@ class OpenSession:
     saved: dict[str, SavedTurn] = field(default_factory=dict)
     last: str | None = None
     is_stored: bool = False
+    is_described: bool = True
     unsaved: dict[str, Turn] = field(default_factory=dict)
     origins: dict[str, Sequence[OriginSegment]] = field(default_factory=dict)
     end: Turn | None = None
@@ -42,15 +44,19 @@ class OpenSession:
     failure: str | None = None
     others: set[str] = field(default_factory=set)
 
-    def columns(self, key: str) -> dict[str, str | None]:
+    def columns(self) -> dict[str, Any]:
         """What its row says, beside what follows from its turns."""
         return {
-            "key": key,
             "title": self.title,
             "model": without_surrogates(self.model),
             "system": self.system and without_surrogates(self.system),
             "settings": self.settings.as_json(),
         }
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether all that was to be saved of it is in the database."""
+        return self.failure is None and (self.is_described or self.end is None)
 
     def is_overtaken(self, last: str | None) -> bool:
         """Whether another window has saved where the branch ends; asked once for each such turn."""
@@ -65,7 +71,7 @@ def insert(connection: sqlite3.Connection, key: str, session: OpenSession) -> tu
     inserted = connection.execute(
         "INSERT OR IGNORE INTO session (key, title, model, system, settings, changed, length) "
         "VALUES (:key, :title, :model, :system, :settings, 0, 0)",
-        session.columns(key),
+        {**session.columns(), "key": key},
     ).rowcount
     [(number,)] = connection.execute("SELECT number FROM session WHERE key = ?", [key])
     return number, inserted == 1
@@ -81,19 +87,20 @@ def last_key(connection: sqlite3.Connection, number: int) -> str | None:
 
 
 def update(connection: sqlite3.Connection, number: int, session: OpenSession) -> None:
-    """Set what the row of a session says about its turns, and its title if it has none."""
+    """Set what the row of a session says, and its title if it has none."""
     last = session.end
     connection.execute(
-        "UPDATE session SET title = coalesce(title, ?), changed = ?, length = ?, "
-        "last = (SELECT number FROM turn WHERE session = ? AND key = ?) WHERE number = ?",
-        [
-            session.title,
-            session.changed,
-            len(last.path) if last else 0,
-            number,
-            last.key if last else None,
-            number,
-        ],
+        "UPDATE session SET title = coalesce(title, :title), model = :model, system = :system, "
+        "settings = :settings, changed = :changed, length = :length, "
+        "last = (SELECT number FROM turn WHERE session = :number AND key = :last) "
+        "WHERE number = :number",
+        {
+            **session.columns(),
+            "changed": session.changed,
+            "length": len(last.path) if last else 0,
+            "last": last and last.key,
+            "number": number,
+        },
     )
 
 

@@ -217,6 +217,7 @@ def test_a_session_can_be_described_before_and_after_its_first_turn(
     saved, begun = save_session(archive, "a", model="one"), archive.create("one", "Be long.")
     for key in (saved, begun):
         archive.describe(key, *about)
+    archive.save_rest()
     archive.save(begun, [], Turn("user", "b"))
     for key in (saved, begun):
         opened = archive.open(key)

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from fakes.pilot import running_chat
@@ -152,6 +153,36 @@ def test_a_conversation_that_was_left_is_saved_later_or_said_to_be_lost(
         lines = [*notes.last_words([], autosave.kept, autosave.failure, autosave.lost)]
         assert lines[0].startswith("the last part of “first” was not saved: the sessions in ")
         assert lines[1].startswith("this conversation was not saved: the sessions in ")
+
+
+def test_a_file_that_another_program_holds_does_not_stop_the_screen(
+    locked: Lock, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        other = locked(2)
+        async with running_chat(Script(["One."]), file.parent) as opened:
+            await opened.ask("first")
+            # As long as 20 saves may take, and more.
+            monkeypatch.setattr("localspec_tui.database._BUSY_TIMEOUT", 5.0)
+            await opened.ask("second")
+            opened.screen.composer.set_text("typed")
+            began = monotonic()
+            for _ in range(20):
+                opened.screen._save()
+            assert monotonic() - began < 2
+            assert [note.startswith("not saved yet: ") for note in opened.notes] == [True]
+            other.execute("ROLLBACK")
+            opened.screen._save()
+            other.execute("BEGIN EXCLUSIVE")
+            opened.screen.composer.set_text("typed on")
+            opened.screen._save()
+            assert [note.startswith("not saved yet: ") for note in opened.notes] == [True, True]
+            other.execute("ROLLBACK")
+        with closing(Archive(file)) as archive:
+            session = archive.open(archive.latest() or "")
+        assert len(session.conversation.turns) == 4 and session.unsent == "typed on"
+
+    asyncio.run(body())
 
 
 def test_the_chat_with_a_screen_says_so_too(locked: Lock, file: Path) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from localspec.conversation.events import Dropped, Ended, Notice, Piece, Reading
-from localspec.errors import LocalspecError
 from localspec_tui import notes
 from localspec_tui.engine_events import (
     AnswerStarted,
@@ -73,13 +72,10 @@ class PlainEventHandler:
         chat = self._chat
         chat.autosave.handle(event)
         about = chat.ready.model if chat.ready else "", chat.system, chat.settings
-        try:
-            if isinstance(event, QuestionAsked):
-                chat.autosave.save_question(event.turn, *about)
-            elif isinstance(event, AnswerStarted):
-                chat.autosave.save_settings(*about)
-        except LocalspecError as error:
-            self._note_once(str(error))
+        if isinstance(event, QuestionAsked):
+            chat.autosave.save_question(event.turn, *about)
+        elif isinstance(event, AnswerStarted):
+            chat.autosave.save_settings(*about)
 
     def save_sometimes(self) -> None:
         """Save the answer that is being written, unless that was just done."""

@@ -166,8 +166,9 @@ class ChatScreen(Screen[None]):
         """
         self.chat.autosave.save_answer()
         self.chat.autosave.save_rest()
-        if self.chat.autosave.key:
-            self.chat.save_unsent(self.unsent.text)
+        has_key = self.chat.autosave.key is not None
+        problem = self.chat.save_unsent(self.unsent.text) if has_key else None
+        self.event_handler.note_archive_problem(problem and f"not saved yet: {problem}")
 
     @property
     def has_markdown(self) -> bool:
