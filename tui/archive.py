@@ -300,9 +300,9 @@ class Archive:
         return SessionSettings.parse(row[0] if row else None)
 
     def set_unsent(self, key: str, text: str) -> bool:
-        """Set what is in the text box of a session; return whether the session is in the file.
+        """Set what is in the text box of a session; return whether that is a session still.
 
-        A session without turns is there only as long as it has such a text. key: of a session that
+        One without turns is there only as long as it has such a text. key: of a session that
         was created or opened here.
         """
         session = self._sessions[key]
@@ -317,7 +317,7 @@ class Archive:
             if not text and not session.saved:
                 connection.execute("DELETE FROM session WHERE key = ?", [key])
         session.is_stored = bool(text or session.saved)
-        return session.is_stored
+        return session.is_stored or bool(session.unsaved)
 
     def delete(self, key: str) -> None:
         """Delete a session. An unknown key is not an error."""

@@ -270,6 +270,8 @@ def test_what_was_refused_is_saved_later_and_until_then_opened_as_it_is_here(
         archive.save(new, [], Turn("user", "another"))
         assert archive.failures.keys() == {key, new}
         other.execute("ROLLBACK")
+        # As when a letter is typed and deleted.
+        assert archive.set_unsent(new, "x") and archive.set_unsent(new, "")
         archive.save_rest()
         assert archive.problem is None and not archive.failures
         opened = archive.open(key)
