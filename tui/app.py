@@ -135,8 +135,9 @@ class ChatApp(App[None]):
         """Show the resumed session and load the model, once the first frame is drawn."""
         await self._typed_keys.release()
         options, screen = self._launch_options, self.main
-        for note in filter(None, (*options.notes, self.archive.problem)):
+        for note in options.notes:
             screen.view.note(note, warning=True)
+        screen.event_handler.note_archive_problem()
         if options.session:
             screen.switch.resume(options.session, options.system, at_start=True)
         else:

@@ -59,6 +59,7 @@ class ConversationSwitch:
             chat.autosave.resume_session(session)
 
         def then() -> None:
+            screen.event_handler.note_archive_problem()
             screen.unsent.put_back(session.unsent)
             if not at_start:
                 chat.settings.continue_as_saved(session)

@@ -1,5 +1,6 @@
 """A damaged archive never closes the chat: what cannot be read is set aside, and said."""
 
+import asyncio
 import os
 import sqlite3
 import sys
@@ -8,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.pilot import running_chat
+from fakes.plain_chat import Chat
+from fakes.scripted import Script
 from fuzz.archives import QUESTION, archives, written
 from fuzz.campaign import Campaign
 
@@ -55,3 +59,35 @@ def test_a_file_that_cannot_be_opened_is_set_aside_with_its_name(tmp_path: Path,
         assert archive.problem and "renamed to sessions.sqlite3.aside-1" in archive.problem
         assert archive.list() == []
     assert (tmp_path / "sessions.sqlite3.aside-1").exists()
+
+
+LEFT_OUT = "1 messages of this conversation are damaged and were left out"
+
+
+def damaged(file: Path) -> None:
+    """Make the latest session one with a damaged question."""
+    [*_, key] = written(file)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(
+            "UPDATE turn SET role = 'robot' WHERE number = (SELECT max(turn.number) FROM turn "
+            "JOIN session ON session.number = turn.session WHERE session.key = ? "
+            "AND role = 'user')",
+            [key],
+        )
+        connection.execute("UPDATE session SET changed = 1e10 WHERE key = ?", [key])
+
+
+def test_messages_that_are_left_out_are_said(tmp_path: Path) -> None:
+    damaged(tmp_path / "sessions.sqlite3")
+
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path, latest=True) as chat:
+            assert chat.notes.count(LEFT_OUT) == 1
+
+    asyncio.run(body())
+
+
+def test_the_plain_chat_says_them_too(chat: Chat, file: Path) -> None:
+    file.parent.mkdir()
+    damaged(file)
+    assert chat(Script(), "hi\n", latest=True).notes.count(LEFT_OUT) == 1

@@ -116,9 +116,11 @@ class PlainChat:
     # Start and end.
 
     def _chat(self) -> int:
-        for note in filter(None, (*self.options.notes, self.archive.problem)):
+        for note in self.options.notes:
             self.printer.note(note)
+        self._events.note_archive_problem()
         self._open_session()
+        self._events.note_archive_problem()
         if not self._load():
             if self._is_stopped:
                 return INTERRUPTED

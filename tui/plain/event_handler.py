@@ -61,9 +61,9 @@ class PlainEventHandler:
     def handle(self, event: EngineEvent) -> None:
         """Save and show one event."""
         self.save(event)
-        if isinstance(event, QuestionAsked) and self._chat.archive.problem:
+        if isinstance(event, QuestionAsked):
             # What the end of the answer saves may say nothing of it any more.
-            self._note_once(self._chat.archive.problem)
+            self.note_archive_problem()
         if handler := self._handlers.get(type(event)):
             handler(event)
 
@@ -82,6 +82,11 @@ class PlainEventHandler:
         if time.monotonic() - self._saved > _SAVE_INTERVAL:
             self._chat.autosave.save_answer()
             self._saved = time.monotonic()
+
+    def note_archive_problem(self) -> None:
+        """Say what is wrong with the archive, once."""
+        if problem := self._chat.archive.problem:
+            self._note_once(problem)
 
     def _reading(self, event: Reading) -> None:
         """Say how far a long prompt is read, which a short one is at once."""
@@ -109,8 +114,7 @@ class PlainEventHandler:
         how = INCOMPLETE.get(event.stop_reason)
         status = in_words(self._status(event))
         self._printer.note(f"{how}; {status}" if how else status)
-        if self._chat.archive.problem:
-            self._note_once(self._chat.archive.problem)
+        self.note_archive_problem()
         if event.stop_reason == "context":
             self._context_full("/continue")
 
