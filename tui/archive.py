@@ -130,9 +130,9 @@ class Archive:
         """Save these turns, `last` and their ancestors, as far as they are new or have changed.
 
         key: of a session that was created or opened here; if it was deleted since, it is saved
-        again. last: where the active branch ends. origins: by the key of the turn; other turns keep
-        theirs. If SQLite refuses, that becomes `problem`, and the next call and `save_rest` try
-        again.
+        again, whole. last: where the active branch ends. origins: by the key of the turn; other
+        turns keep theirs. If SQLite refuses, that becomes `problem`, and the next call and
+        `save_rest` try again.
         """
         session = self._sessions[key]
         session.title, session.end = session.title or title_of(last), last
@@ -142,8 +142,13 @@ class Archive:
         session.origins.update(origins or {})
         self._save(key, session)
 
-    def save_rest(self) -> None:
-        """Save what is not saved yet, of all sessions."""
+    def save_rest(self, current: str | None = None) -> None:
+        """Save what is not saved yet, of all sessions.
+
+        current: key of a session that is saved again if the file was moved or deleted.
+        """
+        if current and self._database.is_gone:
+            self._sessions[current].is_described = False
         for key, session in self._sessions.items():
             if not session.is_saved:
                 self._save(key, session)
@@ -167,8 +172,10 @@ class Archive:
             number, is_new = session_rows.insert(connection, key, session)
             last_saved = session_rows.last_key(connection, number)
             if is_new and session.saved:  # it was deleted
+                origins = turn_rows.origins_of(session.saved) | session.origins
+                turns = [*session.conversation.everything(), *(turn for turn, _ in unsaved)]
                 session.saved.clear()
-                unsaved = turn_rows.unsaved(session.unsaved.values(), {}, session.origins)
+                unsaved = turn_rows.unsaved(turns, {}, origins)
             for turn, columns in unsaved:
                 turn_rows.upsert(connection, number, turn, columns)
             session_rows.update(connection, number, session)
@@ -237,8 +244,9 @@ class Archive:
             last_key,
             is_stored=True,
             end=conversation.last,
+            unsent=text_or(unsent, ""),
         )
-        origins, unsent = turn_rows.origins_of(saved), text_or(unsent, "")
+        origins, unsent = turn_rows.origins_of(saved), session.unsent
         title = title or title_in(unsent)
         read = SavedSession(key, title, model, system, conversation, settings, origins, unsent)
         return read, session
@@ -306,13 +314,14 @@ class Archive:
         was created or opened here.
         """
         session = self._sessions[key]
+        session.unsent = without_surrogates(text)
         with self._database.writing() as connection:
             # One with turns that is not there any more was deleted by another process.
             if text and not session.saved:
                 session_rows.insert(connection, key, session)
             connection.execute(
                 "UPDATE session SET unsent = ?, changed = ? WHERE key = ?",
-                [without_surrogates(text), time.time(), key],
+                [session.unsent, time.time(), key],
             )
             if not text and not session.saved:
                 connection.execute("DELETE FROM session WHERE key = ?", [key])

@@ -53,7 +53,7 @@ class Autosave:
         """Save how answers are written now."""
         if self.key:
             self._archive.describe(self.key, model, system, settings)
-            self._archive.save_rest()
+            self._archive.save_rest(self.key)
 
     def save_unsent(
         self, text: str, model: str, system: str | None, settings: SessionSettings
@@ -99,7 +99,7 @@ class Autosave:
 
     def save_rest(self) -> None:
         """Save what could not be saved, of this session and others."""
-        self._archive.save_rest()
+        self._archive.save_rest(self.key)
 
     @property
     def current(self) -> SavedSession:

@@ -67,7 +67,12 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Run the block as one transaction. Raises LocalspecError if SQLite refuses."""
+        """Run the block as one transaction. Raises LocalspecError if SQLite refuses.
+
+        A file that was moved or deleted meanwhile is made anew: SQLite would go on with the old.
+        """
+        if self.is_gone:
+            self._reopen()
         wait = _BUSY_TIMEOUT if self.is_patient else 0 if self._is_locked else _SHORT_TIMEOUT
         with self.reading() as connection:
             connection.execute(f"PRAGMA busy_timeout = {int(1000 * wait)}")
@@ -105,7 +110,29 @@ class Database:
         """Close the file."""
         self._connection.close()
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the file that was opened was moved or deleted since."""
+        return self.is_kept and _identity(self._file) != self._opened
+
+    def _reopen(self) -> None:
+        try:
+            connection = self._connect()
+        except (OSError, *_ERRORS) as error:
+            raise LocalspecError(
+                f"{self._file} was moved or deleted, and cannot be made anew: {error}"
+            ) from error
+        self._connection.close()
+        self._connection = connection
+        self.problem = f"{self._file} was moved or deleted; a new one was made"
+
     def _connect(self) -> sqlite3.Connection:
+        """Open the file, and note which one it is."""
+        connection = self._open_or_replace()
+        self._opened = _identity(self._file)
+        return connection
+
+    def _open_or_replace(self) -> sqlite3.Connection:
         make_private_folder(self._file.parent)
         try:
             if self._file.exists() and not self._file.is_file():
@@ -124,6 +151,15 @@ class Database:
         """Create the file if it is missing. SQLite would let other users read it."""
         os.close(os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600))
         return self._file
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Which file has this name; None if there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _open(file: Path | str) -> sqlite3.Connection:

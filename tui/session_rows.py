@@ -24,8 +24,9 @@ class OpenSession:
     key of the turn. last: key of the turn where the active branch ends. is_stored: whether it has a
     row. is_described: whether model, system and settings are in it. unsaved, origins: turns that
     are to be saved and origins of answers, by the key of the turn. end: where the active branch
-    ends here. changed: when something was to be saved last. failure: why the last save failed; None
-    if it did not. others: keys of such turns as `last` that other windows have saved.
+    ends here. changed: when something was to be saved last. unsent: the text in the box. failure:
+    why the last save failed; None if it did not. others: keys of such turns as `last` that other
+    windows have saved.
     """
 
     model: str
@@ -41,6 +42,7 @@ class OpenSession:
     origins: dict[str, Sequence[OriginSegment]] = field(default_factory=dict)
     end: Turn | None = None
     changed: float = 0.0
+    unsent: str = ""
     failure: str | None = None
     others: set[str] = field(default_factory=set)
 
@@ -51,6 +53,7 @@ class OpenSession:
             "model": without_surrogates(self.model),
             "system": self.system and without_surrogates(self.system),
             "settings": self.settings.as_json(),
+            "unsent": self.unsent,
         }
 
     @property
@@ -69,8 +72,9 @@ class OpenSession:
 def insert(connection: sqlite3.Connection, key: str, session: OpenSession) -> tuple[int, bool]:
     """Insert the row of a session if there is none. Returns its number, and whether it is new."""
     inserted = connection.execute(
-        "INSERT OR IGNORE INTO session (key, title, model, system, settings, changed, length) "
-        "VALUES (:key, :title, :model, :system, :settings, 0, 0)",
+        "INSERT OR IGNORE INTO session "
+        "(key, title, model, system, settings, unsent, changed, length) "
+        "VALUES (:key, :title, :model, :system, :settings, :unsent, 0, 0)",
         {**session.columns(), "key": key},
     ).rowcount
     [(number,)] = connection.execute("SELECT number FROM session WHERE key = ?", [key])

@@ -280,6 +280,48 @@ def test_what_was_refused_is_saved_later_and_until_then_opened_as_it_is_here(
         assert {"said", "another"} == {*titles(archive)}
 
 
+@posix
+@pytest.mark.parametrize("is_moved", [True, False])
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_file_that_was_moved_or_deleted_is_made_anew(
+    archive: Archive, file: Path, is_moved: bool, asks: bool
+) -> None:
+    conversation = Conversation()
+    key = archive.create("tiny", None, conversation=conversation)
+    question = conversation.add(Turn("user", "said"))
+    for content in ("one", "two"):
+        conversation.back_to(question)
+        answer = conversation.add(Turn("assistant", content, stop_reason="eos"))
+        archive.save(key, [], answer, {answer.key: [(content, "plain")]})
+    archive.set_unsent(key, "typed")
+    if is_moved:
+        file.parent.rename(file.parent.with_name("elsewhere"))
+    else:
+        file.unlink()
+    if asks:
+        archive.save(key, [], conversation.add(Turn("user", "more")))
+    else:
+        archive.save_rest(key)
+    assert archive.problem == f"{file} was moved or deleted; a new one was made"
+    with closing(Archive(file)) as again:
+        opened = again.open(key)
+    assert turn_tree(opened.conversation) == turn_tree(conversation)
+    assert list(opened.origins.values()) == [[("one", "plain")], [("two", "plain")]]
+    assert opened.unsent == "typed"
+
+
+@posix
+def test_a_file_that_cannot_be_made_anew_is_said(archive: Archive, file: Path) -> None:
+    key = save_session(archive, "said")
+    file.parent.rename(file.parent.with_name("elsewhere"))
+    file.parent.write_bytes(b"")
+    archive.save(key, [], Turn("user", "more"))
+    assert "was moved or deleted, and cannot be made anew: " in (archive.problem or "")
+    file.parent.unlink()
+    archive.save_rest()
+    assert not archive.failures and archive.list()
+
+
 def test_a_file_that_breaks_in_use_is_an_error_and_no_crash(archive: Archive, file: Path) -> None:
     save_session(archive, "said")
     with closing(sqlite3.connect(file)) as connection:
