@@ -81,8 +81,12 @@ class EngineEventHandler:
         events = self._app.engine_thread.drain()
         for event in events:
             self.handle(event)
+        is_changed = not all(isinstance(each, _FREQUENT) for each in events)
+        if is_changed:
+            # Other turns may be shown.
+            self._screen.unsent.end_lost_edit()
         busy, self._was_busy = self._was_busy, self._app.engine_thread.busy
-        if busy != self._was_busy or not all(isinstance(each, _FREQUENT) for each in events):
+        if busy != self._was_busy or is_changed:
             self._screen.refresh_bindings()
             # Each blink of the cursor makes the engine wait a little.
             self._screen.composer.cursor_blink = not self._was_busy
@@ -155,7 +159,6 @@ class EngineEventHandler:
             return
         if entry := self._screen.view.last_turn:
             entry.end(event)
-        self._screen.search.refresh()
         self.note_archive_problem()
         if event.stop_reason == "context":
             self._screen.outbox.hold("because the context is full")

@@ -46,9 +46,10 @@ class Outbox:
         self._screen.view.follow_end()
 
     def edit(self, turn: "Turn", text: str) -> None:
-        """Send another text of a turn at once, unless a message is in flight."""
-        if self.in_flight:
-            self._screen.view.note("your last message is still being sent; press Enter again")
+        """Send another text of a turn at once, unless a message or a switch is under way."""
+        if self.in_flight or self._screen.pending_changes:
+            what = "your last message is still being sent" if self.in_flight else "one moment"
+            self._screen.view.note(f"{what}; press Enter again")
             self._screen.unsent.begin_edit(turn, text)
             return
         self._give(text, turn)

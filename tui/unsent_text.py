@@ -16,6 +16,9 @@ _EDIT_TITLES = {
     "user": "Edit your question (Esc cancels)",
     "assistant": "Edit the answer (Esc cancels)",
 }
+_LOST_EDIT = (
+    "what you were editing is not in this conversation or variant: Up brings your text back"
+)
 
 
 class UnsentText:
@@ -80,6 +83,24 @@ class UnsentText:
         """Put the message from before the edit back into the box, if there is an edit."""
         if self._stop_edit():
             self._screen.composer.load_text(self._message)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the turn whose other text is in the box is not in the conversation any more."""
+        return self.edited is not None and self.edited not in self._screen.conversation.turns
+
+    def end_lost_edit(self) -> None:
+        """Give up the edit of a turn that is not in the conversation any more."""
+        if self.is_lost:
+            text = self._screen.composer.text
+            self.give_up_edit()
+            self.keep_lost(text)
+
+    def keep_lost(self, text: str) -> None:
+        """Move the text of such an edit to the earlier messages, if it was changed."""
+        if text.strip() and text != self._begun:
+            self._screen.history.add(text)
+            self._screen.view.note(_LOST_EDIT)
 
     def set_aside(self) -> bool:
         """Move the text of the box to the earlier messages, which Up brings back, if there is one.

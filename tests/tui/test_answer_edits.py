@@ -94,6 +94,57 @@ def test_an_edit_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     asyncio.run(again())
 
 
+@pytest.mark.parametrize("key", ["ctrl+n", "ctrl+r"])
+@pytest.mark.parametrize("typed", ["", "!"])
+def test_an_edit_ends_with_its_conversation_or_variant(
+    tmp_path: Path, key: str, typed: str
+) -> None:
+    async def body() -> None:
+        async with running_chat(Script([ANSWER, MORE]), tmp_path) as chat:
+            await chat.ask("what colour?")
+            composer, edited = chat.screen.composer, chat.screen.conversation.turns[1]
+            composer.set_text("half typed")
+            await chat.press("shift+tab", "e", *typed)
+            await chat.until(lambda: composer.text == ANSWER + typed)
+            await chat.press(key)
+            await chat.until(lambda: edited not in chat.screen.conversation.turns)
+            await chat.wait_idle()
+            assert composer.text == "half typed" and "Edit the answer" not in chat.text
+            composer.load_text("")
+            await chat.press("up")
+            assert composer.text == (ANSWER + typed if typed else "what colour?")
+            assert any("Up brings your text back" in note for note in chat.notes) == bool(typed)
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_an_edit_of_a_question_ends_with_its_variant(tmp_path: Path, is_shown: bool) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.ask("one")
+            chat.screen.outbox.edit(chat.screen.conversation.turns[0], "two")
+            await chat.wait_idle()
+            await chat.press("shift+tab", "up", "e")
+            await chat.until(lambda: chat.screen.composer.text == "two")
+            chat.screen.composer.set_text("three")
+            if is_shown:
+                await chat.press("shift+tab", "up", "left")
+                await chat.until(lambda: chat.screen.composer.text == "")
+            else:
+                conversation = chat.screen.conversation
+                conversation.choose(conversation.variants(conversation.turns[0])[0])
+                await chat.press("enter")
+            await chat.wait_idle()
+            assert chat.contents[0] == "one" and len(chat.contents) == 2
+            assert chat.screen.composer.text == "" and chat.screen.unsent.edited is None
+            chat.screen.composer.focus()
+            await chat.press("up")
+            assert chat.screen.composer.text == "three"
+
+    asyncio.run(body())
+
+
 def test_an_edit_that_is_refused_comes_back(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script([ANSWER]), tmp_path) as chat:

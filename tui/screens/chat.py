@@ -199,10 +199,13 @@ class ChatScreen(Screen[None]):
 
     @on(Composer.Sent)
     def _send(self, event: Composer.Sent) -> None:
+        if self.unsent.is_lost:
+            self.unsent.end_edit()
+            self.unsent.keep_lost(event.text)
+            return
         if not self.unsent.edits_answer:
             self.history.add(event.text)
-        edited = self.unsent.end_edit()
-        if edited and edited in self.conversation.turns:
+        if edited := self.unsent.end_edit():
             self.outbox.edit(edited, event.text)
         elif is_command(event.text):
             self._run_command(event.text)
