@@ -85,6 +85,7 @@ class EngineEventHandler:
         if is_changed:
             # Other turns may be shown.
             self._screen.unsent.end_lost_edit()
+            self._screen.search.refresh()
         busy, self._was_busy = self._was_busy, self._app.engine_thread.busy
         if busy != self._was_busy or is_changed:
             self._screen.refresh_bindings()

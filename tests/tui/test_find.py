@@ -208,6 +208,24 @@ def test_an_answer_that_ends_is_counted(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_another_conversation_or_variant_is_searched(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(["One pear.", "A pear, two pears."]), tmp_path) as chat:
+            await chat.ask("fruit?")
+            await chat.press("ctrl+r")
+            await chat.wait_idle()
+            chat.screen.search.open("pear")
+            await chat.until(lambda: count(chat) == "2 of 2")
+            chat.screen.switch.choose_variant(chat.screen.conversation.turns[1], -1)
+            await chat.until(lambda: count(chat) == "1 of 1")
+            await chat.press("ctrl+n")
+            await chat.until(lambda: count(chat) == "nothing")
+            chat.screen.switch.resume(chat.app.archive.latest() or "")
+            await chat.until(lambda: count(chat) == "1 of 1")
+
+    asyncio.run(body())
+
+
 def test_a_long_conversation_is_read_beside_the_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
