@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
 from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.screen import Screen
-from textual.theme import BUILTIN_THEMES, Theme
+from textual.theme import BUILTIN_THEMES, Theme, ThemeProvider
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
@@ -34,6 +35,7 @@ from localspec_tui.lost_terminal import exit_with_terminal
 from localspec_tui.pinned_columns import with_pinned_columns
 from localspec_tui.preferences import Preferences
 from localspec_tui.screens.chat import ChatScreen
+from localspec_tui.screens.dialog import Palette
 from localspec_tui.screens.help import HelpScreen, KeyGroups, as_bindings, key_text
 from localspec_tui.screens.sessions import SessionsScreen
 from localspec_tui.screens.settings import SettingsScreen
@@ -281,6 +283,15 @@ class ChatApp(App[None]):
     def _exit_when_sent(self) -> None:
         self.main.composer.send_waiting()
         self.main.call_later(self.exit)
+
+    def action_command_palette(self) -> None:
+        """Find a command by its name."""
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(Palette(id="--command-palette"))
+
+    def search_themes(self) -> None:
+        """Choose other colours."""
+        self.push_screen(Palette([ThemeProvider], placeholder="Search for themes…"))
 
     def action_help(self) -> None:
         """Show what every key does."""

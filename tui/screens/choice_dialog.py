@@ -7,12 +7,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 from textual.widgets.option_list import Option
 
+from localspec_tui.screens.dialog import Dialog
 
-class ChoiceDialog(ModalScreen[str | None]):
+
+class ChoiceDialog(Dialog[str | None]):
     """Returns the key of the chosen answer, or None if the user pressed Escape.
 
     choices: the text of each answer, by its key.

@@ -7,9 +7,9 @@ from rich.table import Table
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
+from localspec_tui.screens.dialog import Dialog
 from localspec_tui.widgets.key_bar import KeyBar
 
 # The bindings of each group, by its title.
@@ -27,7 +27,7 @@ def key_text(app: App[Any], binding: Binding) -> str:
     return " ".join(app.get_key_display(each) for each in binding.make_bindings([binding]))
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """Lists the keys of each group, and what the commands do that are typed in the text box."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

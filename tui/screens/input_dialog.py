@@ -6,13 +6,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Label
 
+from localspec_tui.screens.dialog import Dialog
 from localspec_tui.widgets.ordered_input import OrderedInput
 
 
-class InputDialog(ModalScreen[str | None]):
+class InputDialog(Dialog[str | None]):
     """Returns the text, or None if the user left it empty or pressed Escape.
 
     value: the text to start with.

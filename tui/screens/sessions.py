@@ -8,7 +8,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
@@ -17,6 +16,7 @@ from localspec.utils.format import ago
 from localspec_tui.archive import Archive, SavedSession, SessionSummary
 from localspec_tui.labels import messages_text, model_label
 from localspec_tui.screens.choice_dialog import ChoiceDialog
+from localspec_tui.screens.dialog import Dialog
 from localspec_tui.screens.export_dialog import ask_export
 from localspec_tui.screens.input_dialog import InputDialog
 from localspec_tui.search_index import Hit
@@ -28,7 +28,7 @@ _MAX_ROWS = 200
 _KEY_LETTERS = 8
 
 
-class SessionsScreen(ModalScreen[tuple[str, str | None] | None]):
+class SessionsScreen(Dialog[tuple[str, str | None] | None]):
     """Returns the keys of the session to resume and of the turn that was found in it, if any.
 
     It returns None if the user pressed Escape.

@@ -8,7 +8,6 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
@@ -21,6 +20,7 @@ from localspec.models import registry
 from localspec.models.inventory import InventoryEntry, model_inventory
 from localspec.utils.format import format_bytes
 from localspec_tui.labels import model_label
+from localspec_tui.screens.dialog import Dialog
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.widgets.key_bar import KeyBar
 from localspec_tui.widgets.ordered_input import OrderedInput
@@ -77,7 +77,7 @@ def _label(name: str) -> str:
     return " ".join([first.upper() if first in ("dry", "xtc") else first, *rest])
 
 
-class SettingsScreen(ModalScreen[tuple[str | None, SessionSettings] | None]):
+class SettingsScreen(Dialog[tuple[str | None, SessionSettings] | None]):
     """Returns the model and the new settings, or None if the user pressed Escape.
 
     model: the one in use; None is the bundled pair. current: the settings in use. problem: why no

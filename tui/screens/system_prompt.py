@@ -7,19 +7,19 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList, TextArea
 from textual.widgets.option_list import Option
 
 from localspec.errors import InvalidValueError
 from localspec_tui import presets
 from localspec_tui.presets import Preset
+from localspec_tui.screens.dialog import Dialog
 from localspec_tui.screens.input_dialog import InputDialog
 from localspec_tui.widgets.key_bar import KeyBar
 from localspec_tui.widgets.problem_line import ProblemLine
 
 
-class SystemPromptScreen(ModalScreen[Preset | None]):
+class SystemPromptScreen(Dialog[Preset | None]):
     """Returns the system prompt, with the sampling of its preset; None if the user pressed Escape.
 
     current: the system prompt and sampling in use.
