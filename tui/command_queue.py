@@ -48,10 +48,15 @@ class CommandQueue:
         """Whether the running command should end early in any case."""
         return self._running <= self._cancelled
 
-    def put(self, name: str, run: Callable[[], None]) -> None:
-        """Add a command. name: for error reports."""
+    def put(self, name: str, run: Callable[[], None]) -> int:
+        """Add a command and return its number. name: for error reports."""
         self._put += 1
         self._waiting.put(_Command(self._put, name, run))
+        return self._put
+
+    def has_run(self, number: int) -> bool:
+        """Whether the command with this number has run."""
+        return number <= self._done
 
     def supersede(self) -> None:
         """Ask all commands put so far to end early, but not the loading of a model."""

@@ -7,11 +7,12 @@ from typing import Any
 from localspec.conversation.events import Event
 from localspec.conversation.thinking import has_thinking_switch
 from localspec.conversation.turns import Turn
+from localspec.drafters.spec import AUTO
 from localspec.engine.engine import Engine
 from localspec.errors import LocalspecError
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
-from localspec_tui.load_request import LoadRequest
+from localspec_tui.load_request import Draft, LoadRequest
 from localspec_tui.session_settings import kept_of
 
 # Speeds of the same work that differ by more are those of a busy machine.
@@ -41,6 +42,7 @@ class ModelReady:
     the bundled pair. has_template: whether the model has a chat template. has_thinking_switch:
     whether that can switch its reasoning on and off. chat_template: that was given in place of the
     model's own, if one was. runtime: options of `localspec.load` that a session keeps.
+    draft_option: the drafters as they were asked for.
     """
 
     model: str
@@ -54,6 +56,7 @@ class ModelReady:
     has_thinking_switch: bool
     chat_template: str | None = None
     runtime: Mapping[str, Any] = field(default_factory=dict)
+    draft_option: Draft = AUTO
 
     @classmethod
     def of(cls, engine: Engine, request: LoadRequest) -> "ModelReady":
@@ -72,6 +75,7 @@ class ModelReady:
             has_template=engine.prefers_chat,
             has_thinking_switch=engine.prefers_chat
             and has_thinking_switch(engine.model.chat_template or ""),
+            draft_option=request.draft,
             chat_template=request.options.get("chat_template"),
             runtime=kept_of(request.options),
         )

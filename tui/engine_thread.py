@@ -119,18 +119,20 @@ class EngineThread:
         """
         self._put("reset", lambda: self._host.reset(conversation or Conversation(), system))
 
-    def switch(
-        self, model: ModelOption = None, draft: Draft | None = None, **sampling: Any
-    ) -> None:
+    def switch(self, model: ModelOption = None, draft: Draft | None = None, **sampling: Any) -> int:
         """Continue with another model, other drafters or other options; None keeps the model.
 
         sampling: options of GenerationConfig and of Session. Emits ModelLoading if
         something must be loaded, CommandFailed if that fails, and ModelReady in both cases. While
         no model is loaded, it emits what `load` emits. An answer that is being written ends only
-        for another model or other drafters.
+        for another model or other drafters. Returns the number of the command, for `has_run`.
         """
         put = self._put_behind if model is None and draft is None else self._put
-        put("switch", lambda: self._host.switch(model, draft, sampling))
+        return put("switch", lambda: self._host.switch(model, draft, sampling))
+
+    def has_run(self, number: int) -> bool:
+        """Whether the command with this number has run; if so, its events are there."""
+        return self._commands.has_run(number)
 
     def enlarge(self, context: int) -> None:
         """Load the model again with a context of so many tokens; the conversation stays.
@@ -162,14 +164,14 @@ class EngineThread:
         self.stop()
         self._commands.close(_CLOSE_TIMEOUT)
 
-    def _put(self, name: str, run: Callable[[], None]) -> None:
+    def _put(self, name: str, run: Callable[[], None]) -> int:
         self._commands.supersede()
         self._stop_session()
-        self._commands.put(name, run)
+        return self._commands.put(name, run)
 
-    def _put_behind(self, name: str, run: Callable[[], None]) -> None:
+    def _put_behind(self, name: str, run: Callable[[], None]) -> int:
         """Put a command that waits for the end of the answer."""
-        self._commands.put(name, run)
+        return self._commands.put(name, run)
 
     def _stop_session(self) -> None:
         if session := self.session:

@@ -81,6 +81,7 @@ class EngineEventHandler:
         events = self._app.engine_thread.drain()
         for event in events:
             self.handle(event)
+        self._app.settings.settle()
         is_changed = not all(isinstance(each, _FREQUENT) for each in events)
         if is_changed:
             # Other turns may be shown.
@@ -97,6 +98,7 @@ class EngineEventHandler:
 
     def handle(self, event: EngineEvent) -> None:
         """Save and show one event."""
+        self._app.settings.settle()
         self._app.autosave.handle(event)
         self._handlers[type(event)](event)
 
@@ -211,7 +213,6 @@ class EngineEventHandler:
                 self._screen.pending_changes.popleft()
                 self._screen.view.note(event.error, warning=True)
             case _:
-                self._app.settings.revert()
                 self._screen.view.note(event.error, warning=True)
         if not is_loaded:
             self._screen.outbox.hold("because no model is loaded")

@@ -1,8 +1,9 @@
 """Settings switch: changes how answers are written, and goes back where that fails."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
@@ -30,8 +31,10 @@ class SettingsSwitch:
         self.current = options.settings
         self.system = options.system
         self._app = app
-        # The model and the drafters that are loaded, to go back to if a switch fails.
-        self._loaded = self.model, self.current.draft
+        # The model and the drafters that are loaded, and what switches under way will change of
+        # that, by the numbers of their commands.
+        self._loaded: Mapping[str, Any] = {"model": self.model, "draft": self.current.draft}
+        self._under_way: dict[int, Mapping[str, Any]] = {}
 
     def apply(self, model: str | None, settings: SessionSettings) -> None:
         """Switch to these; what did not change is not loaded again.
@@ -42,17 +45,25 @@ class SettingsSwitch:
         """
         model, draft = model and absolute(model), absolute_drafters(settings.draft)
         settings = replace(settings, draft=draft)
-        is_same = model == self.model and _is_same(settings, self.current)
-        if is_same and self._app.main.event_handler.state != "no model":
+        has_none = self._app.main.event_handler.state == "no model"
+        changed: dict[str, Any] = {}
+        if model != self.model or has_none:
+            changed["model"] = model
+        if draft != self.current.draft:
+            changed["draft"] = draft
+        if not changed and _without_unset(settings) == _without_unset(self.current):
             return
-        self._app.engine_thread.switch(
-            model or _bundled_model() if model != self.model else None,
-            draft if draft != self.current.draft else None,
+        command = self._app.engine_thread.switch(
+            model or _bundled_model() if "model" in changed else None,
+            changed.get("draft"),
             when_full=settings.when_full,
             thinking_budget=settings.session_options.get("thinking_budget"),
             template_options=settings.session_options.get("template_options"),
-            **_shown_sampling(settings),
+            # None is the default, also of what was another preset's or session's.
+            **{**dict.fromkeys((*SAMPLING_DEFAULTS, *self.current.sampling)), **settings.sampling},
         )
+        if changed:
+            self._under_way[command] = changed
         self.model, self.current = model, settings
 
     def change_system(self, system: str | None) -> None:
@@ -80,27 +91,32 @@ class SettingsSwitch:
 
     def confirm(self, ready: ModelReady) -> None:
         """Note that the settings are in use now, with this model."""
-        self.model = ready.model
+        self._loaded = {"model": ready.model, "draft": ready.draft_option}
         # A template that was given for another model is not used any more.
         self.current = replace(
             self.current, chat_template=ready.chat_template, runtime=ready.runtime
         )
-        self._loaded = self.model, self.current.draft
+        self._show_loaded()
 
-    def revert(self) -> None:
-        """Go back to the model and drafters that are loaded, after a switch failed."""
-        self.model, draft = self._loaded
-        self.current = replace(self.current, draft=draft)
+    def settle(self) -> None:
+        """Note which switches are over: one that failed has changed neither model nor drafters."""
+        has_run = self._app.engine_thread.has_run
+        left = {number: each for number, each in self._under_way.items() if not has_run(number)}
+        if left != self._under_way:
+            self._under_way = left
+            self._show_loaded()
+
+    def _show_loaded(self) -> None:
+        """Have the model and the drafters that are loaded, once all switches are over."""
+        shown = self._loaded
+        for changed in self._under_way.values():
+            shown = {**shown, **changed}
+        self.model, self.current = shown["model"], replace(self.current, draft=shown["draft"])
 
 
-def _is_same(settings: SessionSettings, others: SessionSettings) -> bool:
-    """Whether both are the same in what the settings screen shows."""
-    same = _shown_sampling(settings) == _shown_sampling(others)
-    return same and replace(settings, sampling={}) == replace(others, sampling={})
-
-
-def _shown_sampling(settings: SessionSettings) -> dict[str, object]:
-    return {name: settings.sampling.get(name) for name in SAMPLING_DEFAULTS}
+def _without_unset(settings: SessionSettings) -> SessionSettings:
+    sampling = {name: each for name, each in settings.sampling.items() if each is not None}
+    return replace(settings, sampling=sampling)
 
 
 def _bundled_model() -> str | Path:
