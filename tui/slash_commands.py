@@ -33,6 +33,8 @@ COMMANDS: Mapping[str, str] = {
     "/save FILE": "Save the conversation; without a file name, ask for one",
     "/quit": "Quit",
 }
+# Commands whose argument is a text, which may have several lines.
+TEXT_COMMANDS = ("/edit", "/edit-answer", "/system")
 # Other names of commands, as other chats have them.
 _ALIASES = {"/?": "/help", "/new": "/clear", "/bye": "/quit", "/exit": "/quit"}
 
@@ -154,13 +156,16 @@ def wants_thinking(choice: str, ready: ModelReady | None) -> bool:
 def run_command(text: str, actions: Mapping[str, Callable[[str], None]]) -> None:
     """Run a command. Raises InvalidValueError for an unknown one.
 
-    actions: what each command does with its argument, which may be empty, by the command's name.
+    actions: what each command does with its argument, which may be empty, by the command's name. A
+    text as argument is given to the letter.
     """
-    name, _, argument = text.strip().partition(" ")
+    name, _, argument = text.lstrip().partition(" ")
+    name = name.rstrip()
     action = actions.get(_ALIASES.get(name, name))
     if action is None:
         hint = did_you_mean(name, [*actions, *_ALIASES], most=1) or "/help lists them."
         raise InvalidValueError(
             f"there is no command {name}; {hint} To send it as a message, begin it with //"
         )
-    action(argument.strip())
+    is_text = name in TEXT_COMMANDS and bool(argument.strip())
+    action(argument if is_text else argument.strip())

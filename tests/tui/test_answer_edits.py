@@ -180,6 +180,22 @@ def test_the_plain_chat_edits_answers_too(chat: Chat, file: Path) -> None:
     assert [turn.content for turn in turns] == ["q", "The sky\nis red of course."]
 
 
+def test_the_indentation_of_an_edited_answer_is_kept(chat: Chat, tmp_path: Path) -> None:
+    code = "    x = 1\n    y = 2  "
+    done = chat(Script([ANSWER]), f'q\n/edit-answer """{code}"""\n')
+    assert done.turns[-1].content == code
+    done = chat(Script([ANSWER]), "q\n/edit-answer   one\n")
+    assert done.turns[-1].content == "one"
+
+    async def body() -> None:
+        async with running_chat(Script([ANSWER]), tmp_path) as opened:
+            await opened.ask("q")
+            await opened.ask("/edit-answer     x = 1")
+            assert opened.contents[-1] == "    x = 1"
+
+    asyncio.run(body())
+
+
 def test_the_plain_chat_opens_an_editor(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "edit", lambda text: (f"{text[:7]} is red", None))
     monkeypatch.setattr("localspec_tui.plain.chat.PlainChat.is_typed", True)

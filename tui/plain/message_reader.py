@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 
 from localspec.cli.output import write_to_stderr
 from localspec.utils.text_file import is_utf_16
-from localspec_tui.slash_commands import as_typed, is_command
+from localspec_tui.slash_commands import TEXT_COMMANDS, as_typed, is_command
 
 PROMPT, FURTHER = "> ", ". "
 # What ends the input of a terminal.
@@ -19,8 +19,6 @@ END_KEYS = "Ctrl-Z Enter" if sys.platform == "win32" else "Ctrl-D"
 _QUOTES = '"""'
 # Bytes that a terminal takes in one line, where readline does not edit it (N_TTY_BUF_SIZE).
 _LONGEST_TYPED = 4095
-# Commands that a text of several lines may follow.
-TEXT_COMMANDS = ("/edit", "/edit-answer", "/system")
 
 
 class Typed(NamedTuple):
@@ -65,7 +63,7 @@ class MessageReader:
             return None
         name, _, rest = line.strip(" \t").partition(" ")
         if name in TEXT_COMMANDS and ("\n" not in rest or rest.lstrip().startswith(_QUOTES)):
-            text = self._text(rest)
+            text = self._text(rest.lstrip())
             written = _as_line(text, is_quoted="\n" in text)
             self._add_history(f"{name} {written}")
             return Typed(f"{name} {text}", is_command=True)
