@@ -7,7 +7,7 @@ from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError
 from localspec_tui.archive import Archive, SavedSession
 from localspec_tui.engine_events import AnswerEdited, AnswerStarted, EngineEvent
-from localspec_tui.origins import Origins, OriginSegment
+from localspec_tui.origins import Origins
 from localspec_tui.session_settings import SessionSettings
 
 
@@ -21,7 +21,7 @@ class Autosave:
     def __init__(self, archive: Archive) -> None:
         self.conversation = Conversation()
         self.key: str | None = None
-        self.origins: dict[str, Sequence[OriginSegment]] = {}
+        self.origins: dict[str, Origins] = {}
         self._archive = archive
         self._unsent = ""
         self._answer: Turn | None = None
@@ -36,7 +36,8 @@ class Autosave:
     def resume_session(self, session: SavedSession) -> None:
         """Save what follows in a session of the archive."""
         self.start_session(session.conversation)
-        self.key, self.origins = session.key, dict(session.origins)
+        self.key = session.key
+        self.origins = {key: Origins.of(segments) for key, segments in session.origins.items()}
         self._unsent = session.unsent
 
     def save_question(
@@ -71,13 +72,13 @@ class Autosave:
         """Take over what an event adds to an answer. The end of an answer saves it."""
         match event:
             case AnswerStarted(turn, kept):
-                before = Origins.of(self.origins.get(turn.key, ()) if kept else ())
+                before = self.origins.get(turn.key, Origins())
                 self._answer, self._answer_origins = turn, before.beginning(kept)
-                self.origins[turn.key] = self._answer_origins.segments
+                self.origins[turn.key] = self._answer_origins
             case AnswerEdited(turn, original):
-                before = Origins.of(self.origins.get(original.key, ()))
+                before = self.origins.get(original.key, Origins())
                 self._answer, self._answer_origins = turn, before.edited(turn.content)
-                self.origins[turn.key] = self._answer_origins.segments
+                self.origins[turn.key] = self._answer_origins
                 self.save_answer()
                 self._answer = None
             case Piece():

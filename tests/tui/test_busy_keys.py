@@ -113,7 +113,7 @@ def test_a_stopped_answer_goes_on(tmp_path: Path) -> None:
             await chat.until(lambda: "the rest of it." in " ".join(chat.text.split()))
             assert "stopped" not in chat.text
             assert "ctrl+g" not in chat.screen.active_bindings
-            origins = "".join(text for text, _ in chat.app.autosave.origins[turn.key])
+            origins = "".join(text for text, _ in chat.app.autosave.origins[turn.key].segments)
             assert origins == turn.content
             assert chat.screen.view.turn_views[-1].turn is turn
             slot = script.engines[-1].slots.own

@@ -116,6 +116,22 @@ def test_the_legend_stays_in_sight_under_a_long_answer(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_the_legend_counts_the_variant_that_is_shown_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(["One answer.", "And another."]), tmp_path) as chat:
+            await chat.ask("go on")
+            first = chat.screen.view.last_turn.origins.counts.copy()
+            await chat.press("ctrl+r")
+            await chat.wait_idle()
+            chat.screen.switch.choose_variant(chat.screen.conversation.turns[1], -1)
+            await chat.wait_idle()
+            shown = chat.screen.view.last_turn
+            assert shown.text == "One answer." and shown.origins.counts == first
+            assert first["suffix"] > 0
+
+    asyncio.run(body())
+
+
 def test_final_lines_are_laid_out_once() -> None:
     async def body() -> None:
         view = OriginView()

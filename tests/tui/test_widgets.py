@@ -13,7 +13,7 @@ from localspec.conversation.events import Ended, Event, Gauge, Piece
 from localspec.conversation.session import Session
 from localspec.conversation.turns import Turn
 from localspec.stats import Stats
-from localspec_tui.origins import OriginSegment
+from localspec_tui.origins import Origins
 from localspec_tui.widgets.progress_line import bar
 from localspec_tui.widgets.turn_entry import TurnEntry
 
@@ -208,9 +208,7 @@ def test_the_origin_view_replaces_the_text_and_back() -> None:
 def test_saved_origins_are_shown() -> None:
     async def body() -> None:
         turn = Turn("assistant", "a *b*", stop_reason="eos")
-        entry = TurnEntry(
-            turn, origins=[OriginSegment("a ", "lookup"), OriginSegment("*b*", "plain")]
-        )
+        entry = TurnEntry(turn, origins=Origins.of([("a ", "lookup"), ("*b*", "plain")]))
         entry.show_origins(True)
         async with showing(entry.make_view()) as pilot:
             assert pilot.rows()[1].strip() == "a *b*"

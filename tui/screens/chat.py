@@ -181,7 +181,7 @@ class ChatScreen(Screen[None]):
         entry = TurnEntry(
             turn,
             variant=(variants.index(turn) + 1, len(variants)),
-            origins=self.chat.autosave.origins.get(turn.key, ()),
+            origins=self.chat.autosave.origins.get(turn.key),
             has_markdown=self.has_markdown,
         )
         entry.show_origins(self.show_origins)

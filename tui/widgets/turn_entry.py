@@ -1,11 +1,10 @@
 """Turn entry: a turn as the conversation view shows it, whether it is mounted or not."""
 
 import re
-from collections.abc import Iterable
 
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.turns import Turn
-from localspec_tui.origins import Origins, OriginSegment
+from localspec_tui.origins import Origins
 from localspec_tui.widgets.thought_view import Thought
 from localspec_tui.widgets.turn_view import TurnView
 
@@ -24,12 +23,12 @@ class TurnEntry:
         turn: Turn,
         *,
         variant: tuple[int, int] = (1, 1),
-        origins: Iterable[OriginSegment] = (),
+        origins: Origins | None = None,
         has_markdown: bool = True,
     ) -> None:
         self.turn = turn
         self.variant = variant
-        self.origins = Origins([*origins])
+        self.origins = origins.copy() if origins else Origins()
         self.has_markdown = has_markdown and turn.role == "assistant"
         self.thought = Thought()
         self.view: TurnView | None = None
