@@ -171,15 +171,17 @@ class Archive:
         with self._database.writing() as connection:
             number, is_new = session_rows.insert(connection, key, session)
             last_saved = session_rows.last_key(connection, number)
-            if is_new and session.saved:  # it was deleted
+            was_deleted = is_new and bool(session.saved)
+            if was_deleted:
                 origins = turn_rows.origins_of(session.saved) | session.origins
                 turns = [*session.conversation.everything(), *(turn for turn, _ in unsaved)]
-                session.saved.clear()
                 unsaved = turn_rows.unsaved(turns, {}, origins)
             for turn, columns in unsaved:
                 turn_rows.upsert(connection, number, turn, columns)
             session_rows.update(connection, number, session)
         session.is_stored = True
+        if was_deleted:
+            session.saved.clear()
         session.saved.update((turn.key, columns) for turn, columns in unsaved)
         is_overtaken = not is_new and session.is_overtaken(last_saved)
         self._problem = OVERTAKEN if is_overtaken else self._database.problem

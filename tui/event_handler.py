@@ -142,6 +142,7 @@ class EngineEventHandler:
     def _answer_started(self, event: AnswerStarted) -> None:
         self._answer_began = monotonic()
         self._app.save_settings()
+        self.note_archive_problem()
         self._screen.progress.clear()
         # An answer that is continued is shown anew.
         self._screen.view.show(event.turn.path[:-1])

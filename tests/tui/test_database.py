@@ -310,6 +310,28 @@ def test_a_file_that_was_moved_or_deleted_is_made_anew(
     assert opened.unsent == "typed"
 
 
+def test_a_deleted_session_is_saved_whole_once_that_is_possible(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation = Conversation()
+    key = archive.create("tiny", None, conversation=conversation)
+    question = conversation.add(Turn("user", "said"))
+    for content in ("one", "two"):
+        conversation.back_to(question)
+        archive.save(key, [], conversation.add(Turn("assistant", content, stop_reason="eos")))
+    archive.delete(key)
+    with monkeypatch.context() as full:
+        full.setattr("localspec_tui.session_rows.update", lambda *_: no_room())
+        archive.save(key, [], conversation.add(Turn("user", "more")))
+        assert archive.failures == {key: f"the sessions in {archive.file}: no room"}
+    archive.save_rest()
+    assert turn_tree(archive.open(key).conversation) == turn_tree(conversation)
+
+
+def no_room() -> None:
+    raise sqlite3.OperationalError("no room")
+
+
 @posix
 def test_a_file_that_cannot_be_made_anew_is_said(archive: Archive, file: Path) -> None:
     key = save_session(archive, "said")

@@ -61,7 +61,7 @@ class PlainEventHandler:
     def handle(self, event: EngineEvent) -> None:
         """Save and show one event."""
         self.save(event)
-        if isinstance(event, QuestionAsked):
+        if isinstance(event, QuestionAsked | AnswerStarted):
             # What the end of the answer saves may say nothing of it any more.
             self.note_archive_problem()
         if handler := self._handlers.get(type(event)):
