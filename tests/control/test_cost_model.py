@@ -335,6 +335,11 @@ def test_the_recent_median_is_over_nine_values() -> None:
     assert (len(recent), recent.median) == (9, 5.0)
     recent.add(1.0)
     assert recent.median == 5.0
+    recent, medians = RecentMedian(), []
+    for value in (4.0, 2.0, 3.0, 9.0):
+        recent.add(value)
+        medians.append(recent.median)
+    assert medians == [4.0, 2.0, 3.0, 3.0]
 
 
 def test_a_drafter_cost_of_first_token_further_tokens_and_reading() -> None:

@@ -168,6 +168,14 @@ def test_tokens_at_the_same_place_share_a_decode() -> None:
     assert found.seconds == pytest.approx(3.0 * 1.1 + 2.0 + 2.0 + 4.0 + 1.0 + 1.0)
 
 
+def test_texts_share_the_decodes_of_one_computer_only_and_agree_on_their_cost() -> None:
+    parts, cheap, dear = Parts(), DrafterCost(similar=FLAT), DrafterCost(similar={1: 1.0, 2: 1.8})
+    one, other = Drafting([0.0, 3.0], "model", cheap), Drafting([0.0, 3.0], "model", dear)
+    assert parts.of(one, 2) == parts.of(other, 2) == pytest.approx(0.55)
+    assert parts.of(Drafting([0.0, 3.0], "another", dear), 2) == pytest.approx(0.9)
+    assert parts.of(Drafting([0.0, 3.0], None, cheap), 2) == 1.0
+
+
 def test_a_text_pays_its_part_at_each_place() -> None:
     """Not everywhere that of the first tokens: others draft less deep."""
     cost, passes = DrafterCost(similar=FLAT), PassCosts(FLAT)

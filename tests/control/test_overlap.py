@@ -36,7 +36,7 @@ def test_as_many_tokens_are_drawn_as_the_pass_leaves_time_for() -> None:
     assert drawn(Overlap(), 1) == [10]
     assert drawn(Overlap(), 1, seconds=0.29) == [2]
     # One token alone would be the guess, and nothing behind it.
-    assert drawn(Overlap(), 1, seconds=0.19) == [0]
+    assert drawn(Overlap(), 3, seconds=0.19) == [0, 0, 0]
     assert Overlap().tokens(0.8, 4, 1.0, DrafterCost()) == 0
 
 
@@ -50,6 +50,28 @@ def test_a_pass_that_is_slowed_down_too_much_stays_alone() -> None:
     assert drawn(overlap, 1, slowdown=1.5) == [10]
     assert overlap.slowdown == 1.5
     assert 2 <= sum(map(bool, drawn(overlap, 400, slowdown=1.5))) <= 6
+
+
+def test_drawing_that_does_not_pay_is_tried_again_after_1_4_and_16_drafts() -> None:
+    overlap = Overlap()
+    found = drawn(overlap, 40, slowdown=1.5)
+    # The 16th draft, which stays alone to be compared with, is no waiting.
+    assert [number for number, tokens in enumerate(found) if tokens] == [0, 2, 7, 25]
+    drawn(overlap, 2000, slowdown=1.5)
+    assert 5 <= sum(map(bool, drawn(overlap, 3000, slowdown=1.5))) <= 6
+    # Once it has paid, it is tried again as soon as at first.
+    drawn(overlap, 1200)
+    found = drawn(overlap, 40, slowdown=1.5)
+    assert all(found[:4]) and sum(map(bool, found)) == 5 + 3
+
+
+def test_the_guess_itself_saves_nothing() -> None:
+    """Of three tokens that are drawn in a pass, two are of the next draft."""
+    for slowdown, pays in ((1.5, True), (1.6, False)):  # 0.8 x 0.2 s against 0.15 and 0.18 s
+        overlap = Overlap()
+        drawn(overlap, 100, seconds=0.3)
+        found = drawn(overlap, 100, seconds=0.3, slowdown=slowdown)
+        assert (sum(map(bool, found)) > 80) is pays
 
 
 def test_it_is_taken_up_again_once_it_pays() -> None:
@@ -82,6 +104,23 @@ def test_what_a_hit_saves() -> None:
     for _ in range(9):
         overlap.learn(1, 3.0, 1.0)
     assert overlap.savings(survivals, passes, COST, ready=0) == [0.0] * 5
+
+
+def test_one_short_draft_or_one_quick_pass_promises_no_other_savings() -> None:
+    overlap, one = Overlap(), ([0.8, 0.6], [0.0, *[1.0] * 4], COST, 0)
+    drawn(overlap, 60)
+    before = overlap.savings(*one)
+    assert before[0] == pytest.approx(0.8 * 0.4)
+    overlap.tokens(0.8, 1, 1.0, COST)
+    for _ in range(9):
+        overlap.learn(3, 0.5, 1.0)
+    assert overlap.slowdown == 1.0
+    assert overlap.savings(*one) == before
+    # A pass that stays alone to be compared with says nothing of the others.
+    while overlap.tokens(0.8, 4, 1.0, COST):
+        overlap.learn(3, 1.0, 1.0)
+    overlap.learn(0, 1.0, 1.0)
+    assert overlap.savings(*one) == before
 
 
 def test_nothing_is_expected_where_nobody_computes_it() -> None:
