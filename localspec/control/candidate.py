@@ -268,7 +268,7 @@ class Candidate:
     @property
     def may_draft(self) -> bool:
         """Whether it has read what it needs."""
-        return self._shown or not self._reads_hidden
+        return self._shown
 
     def resume(self, seconds: float, affordable: float) -> None:
         """Stop again if it would cost much to read what it has missed in earlier texts.

@@ -3,12 +3,10 @@
 import itertools
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from fakes.machine import CostlyDrafter, FakeClock
+from fakes.machine import FakeClock, OfTraits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,25 +28,12 @@ from localspec.control.joint_drafting import Drafting, JointDrafting, Parts
 from localspec.control.pass_costs import PassCosts
 from localspec.control.round import Round
 from localspec.control.row_budget import Offer
-from localspec.speculation.drafter import Traits
 
 FLAT = {1: 2.0, 2: 2.2, 4: 2.6}
 KNOWN = 9
 
 
 # What each text pays.
-
-
-class OfTraits(CostlyDrafter):
-    """A drafter with other traits than usual."""
-
-    def __init__(self, clock: FakeClock, **traits: Any) -> None:
-        super().__init__(clock, lambda: True)
-        self._changed = traits
-
-    @property
-    def traits(self) -> Traits:
-        return replace(super().traits, **self._changed)
 
 
 def parts(cost: DrafterCost, *texts: int) -> list[float]:

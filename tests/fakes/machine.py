@@ -1,7 +1,8 @@
 """A simulated machine for tests of policies: the seconds of passes and drafts are given."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
@@ -88,6 +89,18 @@ class CostlyDrafter:
         if self.each is not None:
             # After its own draft only the last token is unread; else all committed tokens are.
             self.backlog = self.backlog + len(outcome.tokens) if self.backlog else 1
+
+
+class OfTraits(CostlyDrafter):
+    """A drafter with other traits than usual."""
+
+    def __init__(self, clock: "FakeClock", **traits: Any) -> None:
+        super().__init__(clock, lambda: True)
+        self._changed = traits
+
+    @property
+    def traits(self) -> Traits:
+        return replace(super().traits, **self._changed)
 
 
 @dataclass
