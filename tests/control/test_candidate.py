@@ -303,6 +303,9 @@ def test_a_head_may_read_for_four_plain_steps_before_it_pays() -> None:
     assert not candidate.reads and candidate.may_draft
     read(candidate, 0.0)
     assert not candidate.may_draft, "it lacks a row"
+    for _ in range(9):
+        read(candidate, 0.0)
+        assert not candidate.reads, "nor is it of use to show it later ones"
     candidate.end_trial(paid=True)
     assert candidate.reads
     read(candidate, 0.5)

@@ -384,6 +384,49 @@ def test_reading_a_long_text_is_slower() -> None:
     assert costs.reading_slowdown == 1
 
 
+def test_a_longer_backlog_costs_a_change_of_the_rows_besides() -> None:
+    cost = DrafterCost(0.5, 0.1, reading=0.5, change=3.0)
+    assert [cost.reading_seconds(tokens, 2.0) for tokens in (0, 10)] == [0.0, 13.0]
+    assert [cost.catch_up_seconds(backlog) for backlog in (0, 2, 3)] == [0.0, 0.0, 3.5]
+    for _ in range(ENOUGH):
+        cost.learn_first(0.5 + 3.0 + 98 * 0.25, backlog=100)
+    assert cost.reading == pytest.approx(0.25)
+    for _ in range(9):
+        cost.learn_first(1.0, backlog=100)  # less than the change alone
+    assert cost.reading == 0.0
+    for _ in range(9):
+        cost.learn_first(0.75, backlog=2)
+        for backlog in (3, 15):
+            cost.learn_first(9.0, backlog)
+    assert (cost.first, cost.reading) == (0.75, 0.0)
+
+
+def test_what_nobody_knows_is_learnt_from_one_token_and_else_from_three() -> None:
+    unknown, known = DrafterCost(), DrafterCost(1.0, 1.0, 1.0)
+    for count in range(1, ENOUGH + 1):
+        for cost in (unknown, known):
+            cost.learn_first(3.0, backlog=1)
+            cost.learn_first(3.0 + 98 * 0.5, backlog=100)
+            cost.learn_further(2.0)
+            assert cost.knows_further is (count == ENOUGH)
+        assert (unknown.first, unknown.further) == (3.0, 2.0)
+        learnt = (3.0, 2.0) if count == ENOUGH else (1.0, 1.0)
+        assert (known.first, known.further) == pytest.approx(learnt)
+    assert unknown.reading == pytest.approx(0.5)
+
+
+def test_a_pass_of_a_whole_draft_costs_what_was_believed_until_three_were_seen() -> None:
+    cost, slow = DrafterCost(1.0, 0.25, reading=0.5), DrafterCost(1.0, 0.25, reading=0.5)
+    cost.learn_pass(9.0, rows=5, backlog=1)
+    assert [cost.of(depth) for depth in (1, 5, 9)] == pytest.approx([1.0, 2.0, 3.0])
+    for _ in range(9):
+        cost.learn_pass(2.0 + 98 * 0.25, rows=5, backlog=100)
+        slow.learn_pass(4.0 + 2 * 3 * 0.5, rows=5, backlog=5, slowdown=2.0)
+    assert cost.reading == pytest.approx(0.25)
+    assert cost.of(5) == pytest.approx(2.0)
+    assert slow.of(5) == pytest.approx(4.0)
+
+
 def test_one_slow_token_does_not_change_the_cost() -> None:
     """The very first token may be slow, while the weights are read from the disk."""
     cost = DrafterCost(0.003, 0.002, 0.0005)

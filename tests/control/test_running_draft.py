@@ -85,6 +85,10 @@ def test_what_a_draft_costs() -> None:
     # One pass of five rows, of which fewer may be drawn.
     parallel = running(candidate_of(parallel=True), deepest=5, paid=[0.0, 9.0, 9.0, 9.0])
     assert [parallel.cost_of(drafted) for drafted in (5, 2)] == pytest.approx([0.7, 0.4])
+    for _ in range(9):
+        parallel.candidate.cost.learn_pass(2.0, rows=5, backlog=1)
+        parallel.candidate.cost.learn_further(0.01)
+    assert [parallel.cost_of(drafted) for drafted in (5, 2)] == pytest.approx([2.04, 2.01])
 
 
 def test_tokens_are_drawn_ahead_behind_what_is_verified_and_the_guess() -> None:
@@ -149,6 +153,7 @@ def test_a_draft_ends_at_the_deepest_and_where_it_is_no_longer_affordable() -> N
 
     assert drawn() == 8
     assert drawn(deepest=3) == 3
+    assert not running(candidate_of(0.99), chances=[0.99], deepest=1).go_on(0.0)
     # A token costs 0.1 in the pass and to draw, the first one 0.2 more; and none is paid yet.
     assert drawn(available=0.3 + 5 * 0.1 + 0.31) == 4
     assert drawn(available=0.3 + 5 * 0.1 + 0.31, replays=[0.0, 0.0, 0.15]) == 3
@@ -188,7 +193,8 @@ def test_rates_of_the_places_that_follow_count() -> None:
 def test_several_further_tokens_may_pay_where_one_does_not_but_no_unlikely_ones() -> None:
     stairs = [0.0, 1.0, 1.1, 1.9, 1.2, 1.2]  # of two, three and four tokens: 1.9, 1.2, 1.2 s
     assert running(known(candidate_of(0.5)), chances=[0.9], passes=stairs, deepest=4).go_on(0.0)
-    unlikely = running(known(candidate_of(0.1)), chances=[0.1], passes=stairs, deepest=4)
+    falls = [0.0, 1.0, 1.9, 2.0, 1.2, 1.2]
+    unlikely = running(known(candidate_of(0.1)), chances=[0.1], passes=falls, deepest=4)
     assert not unlikely.go_on(0.0)
 
 

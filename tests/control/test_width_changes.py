@@ -1,5 +1,6 @@
 """Changes of width: passes keep their rows where a GPU needs time for every change."""
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -21,6 +22,7 @@ from localspec.control.cost_profile import CostProfile
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.recent_median import ENOUGH
 from localspec.control.row_budget import RowBudget
 from localspec.control.width_changes import SETTLING, UNSETTLED, WidthChanges
 from localspec.sampling.noise import Noise
@@ -66,6 +68,91 @@ def test_a_short_gap_is_padded_and_a_long_one_is_not() -> None:
     # A plain pass loses 0.4 seconds in one of 5 rows.
     needed = [5] * SETTLING + [1, 1, 5, 1, 1, 1, 1, 5]
     assert rows_of(needed, WidthChanges(CHANGE))[SETTLING:] == [5, 5, 5, 5, 5, 1, 1, 5]
+
+
+def test_padding_may_cost_as_much_again_at_other_rows() -> None:
+    # A pass over 3 rows loses 0.6 seconds in one of 9.
+    needed = [8] * SETTLING + [3, 3, 3, 9, 3, 3]
+    assert rows_of(needed, WidthChanges(CHANGE))[SETTLING:] == [8, 8, 3, 9, 9, 3]
+
+
+def test_a_run_ends_with_a_long_gap_another_text_or_a_new_one() -> None:
+    assert rows_of([5] * SETTLING + [1] * 5 + [3], WidthChanges(CHANGE))[-2:] == [1, 3]
+    ends: list[Callable[[WidthChanges], None]] = [
+        lambda changes: changes.share(2),
+        WidthChanges.begin,
+    ]
+    for end in ends:
+        changes = WidthChanges(CHANGE)
+        rows_of([5] * SETTLING, changes)
+        end(changes)
+        assert changes.padded(1, SECONDS.__getitem__, WIDEST) == 1
+        assert changes.padded(3, SECONDS.__getitem__, WIDEST) == 3
+
+
+def test_what_padding_costs_is_lost() -> None:
+    for rows, lost in ((3, 0.2), (1, 0.4)):
+        changes = WidthChanges(CHANGE)
+        rows_of([1, *[5] * SETTLING], changes)
+        changes.take_lost()
+        assert changes.padded(rows, SECONDS.__getitem__, WIDEST) == 5
+        assert changes.take_lost() == pytest.approx(lost)
+
+
+def test_a_slow_pass_is_no_more_than_a_change_and_its_padding() -> None:
+    changes = WidthChanges(CHANGE)
+    for rows in (1, 4, 1):
+        changes.add(rows)
+    before = changes.extra(4, SECONDS.__getitem__)
+    changes.lose(99.0)
+    # About sixteen drafts pay for it.
+    assert changes.extra(4, SECONDS.__getitem__) - before == pytest.approx(2 / 16, rel=0.05)
+    assert changes.take_lost() == 2.0
+    changes.lose(1.5)
+    changes.lose(1.5)
+    assert changes.take_lost() == 2.0
+
+
+def test_the_third_pass_of_as_many_rows_tells_what_these_take() -> None:
+    changes = WidthChanges(CHANGE)
+    assert [changes.add(rows) for rows in (4, 4, 4, 4, 1, 1, 4)] == [False, False, True, True] + (
+        [False] * 3
+    )
+
+
+def test_plain_passes_of_one_text_tell_what_plain_passes_take() -> None:
+    changes = WidthChanges(CHANGE)
+    for _ in range(900):
+        changes.add(4)
+    assert changes.is_plain_due()
+    changes.share(4)
+    for _ in range(9):
+        changes.add(4)
+    changes.share(1)
+    told = []
+    for _ in range(UNSETTLED + ENOUGH):
+        told.append(not changes.is_plain_due())
+        changes.add(1)
+    assert not any(told) and not changes.is_plain_due()
+
+
+def test_the_way_back_is_one_of_drafts() -> None:
+    changes = WidthChanges(CHANGE)
+    assert changes.way_back == 0.0
+    changes.add(4)
+    assert changes.way_back == CHANGE
+    changes.begin()
+    assert changes.way_back == 0.0
+
+
+def test_texts_that_come_and_go_beside_drafts_leave_the_changes_to_these() -> None:
+    costs = PassCosts(STEADY, change=2.0)
+    costs.share(2)
+    for _ in range(9):
+        costs.learn(6, costs.unpadded(6))
+    costs.share(3)
+    costs.learn(7, costs.unpadded(7) + 0.5)
+    assert costs.take_lost() == pytest.approx(0.5)
 
 
 def test_plain_passes_are_never_padded_without_a_long_run() -> None:
