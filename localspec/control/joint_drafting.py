@@ -41,11 +41,6 @@ class Drafting:
         """What each of so many texts with this computer pays, as a part of `alone`."""
         return self.cost.part(texts) if self.cost and self.computer is not None else 1.0
 
-    def first(self, tokens: int) -> "Drafting":
-        """That of drafts of so many tokens at most."""
-        alone = self.alone[: 1 + tokens] or (0.0,)
-        return replace(self, alone=alone, replays=self.replays[: 1 + tokens])
-
     def after_reading(self) -> "Drafting":
         """That once the prompt is read."""
         return replace(self, unread=0.0) if self.unread else self

@@ -173,7 +173,7 @@ class Round:
     def plans(self, survivals: Sequence[float], drafting: Drafting) -> Iterator[RoundPlan]:
         """The choices in which this text drafts.
 
-        survivals, drafting: see Offer; drafting may be of longer drafts.
+        survivals, drafting: see Offer.
         """
         if not self.others:
             for depth in range(1, len(survivals) + 1):

@@ -33,9 +33,10 @@ class Offer:
     """What a text may bring to the next decode.
 
     survivals: the probabilities that the first 1, 2, ... tokens of its draft are all accepted.
-    drafting: what drafts of so many tokens take. depth: how many it drafts now, or drafted last, or
-    should draft. planned: whether it should, by the plan of a text that has decided before it.
-    decided: whether it drafts them in the next decode. risk: the seconds that this draft may lose.
+    drafting: what drafts of at least so many tokens take. depth: how many it drafts now, or drafted
+    last, or should draft. planned: whether it should, by the plan of a text that has decided before
+    it. decided: whether it drafts them in the next decode. risk: the seconds that this draft may
+    lose.
     host: seconds of a step outside the models. reading: whether the target still reads its prompt,
     so that it takes no step with the others. tokens: per step, lately. trial: whether its draft now
     is a trial. slack: how many seconds a round may take longer than one without drafts, if this
@@ -69,9 +70,8 @@ class Offer:
         return offer
 
     def bring(self, survivals: Sequence[float], drafting: Drafting, depth: int) -> None:
-        """Offer another draft. drafting may be of longer ones."""
-        self.survivals = survivals
-        self.drafting = drafting.first(len(survivals))
+        """Offer another draft."""
+        self.survivals, self.drafting = survivals, drafting
         self.decide(depth)
 
     def decide(self, depth: int) -> None:

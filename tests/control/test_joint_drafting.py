@@ -165,7 +165,7 @@ def test_a_text_pays_its_part_at_each_place() -> None:
     """Not everywhere that of the first tokens: others draft less deep."""
     cost, passes = DrafterCost(similar=FLAT), PassCosts(FLAT)
     drafting = Drafting([0.0, 3.0, 5.0, 7.0], "model", cost)
-    other = Offer([0.9], drafting.first(1))
+    other = Offer([0.9], drafting)
     other.bring([0.9], drafting, 1)
     round_ = Round(passes, Offer(), [other])
     [*plans] = round_.plans([0.9] * 3, drafting)

@@ -12,7 +12,7 @@ from localspec.control.joint_drafting import Drafting
 from localspec.control.pass_costs import PassCosts
 from localspec.control.prompt_reading import reading_pays
 from localspec.control.round import Round
-from localspec.control.row_budget import Offer
+from localspec.control.row_budget import Offer, writing
 
 LIKELY = (0.9, 0.8, 0.7, 0.6)
 
@@ -94,6 +94,14 @@ def test_drafts_that_are_certain_stay_so_behind_the_prompts() -> None:
     waits = Offer(LIKELY, unread(3.0))
     assert waits.behind_prompts(read=True).drafting.unread == 3.0
     assert not waits.behind_prompts(read=False).survivals
+    assert Offer(LIKELY, unread(0.0)).behind_prompts(read=False).survivals == LIKELY
+    # One that has decided to draft nothing has not read its prompt.
+    rests = Offer(LIKELY, unread(3.0), depth=0, decided=True)
+    assert rests.behind_prompts(read=True).drafting.unread == 3.0
+    reads = Offer(reading=True)
+    assert writing([reads]) == 1 and writing([reads.behind_prompts(read=False)]) == 2
+    reads.decide(0)
+    assert writing([reads]) == 2
 
 
 def test_a_prompt_is_read_once_the_draft_was_drawn() -> None:

@@ -71,8 +71,6 @@ def test_texts_share_the_decodes_of_a_drafter_and_no_replays() -> None:
         seconds.append((joint.seconds, sum(paid)))
     [(without, paid), (with_replays_, paid_too)] = seconds
     assert with_replays_ == pytest.approx(without + 3 * 0.75) and paid_too == paid
-    first = drafting.first(1)
-    assert (first.alone, first.replays) == ([0.0, 1.0], [0.0, 0.25])
     assert drafting.replay(9) == 0.75, "of a draft that has grown, at least that of the longest"
 
 

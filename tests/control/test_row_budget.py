@@ -368,7 +368,7 @@ def test_the_first_text_that_drafts_plans_for_those_that_follow() -> None:
     assert {each.others for each in plans} == {(2 + 1 + 1 + plan.depth + 2,)}
     # Whether to read a prompt is asked of all.
     assert len(list(second.jointly().plans([0.9, 0.8], drafting))) > 2
-    own.bring((), drafting.first(0), 0)
+    own.bring((), drafting, 0)
     assert not own.planned
 
 
