@@ -125,11 +125,8 @@ class RowShare:
     """
 
     def __init__(self, budget: RowBudget, is_written: Callable[[], bool]) -> None:
-        self.budget = budget
-        self.lead = LossBudget(DELAY, _LARGEST_DEBT)
-        self.is_written = is_written
-        self.offer = Offer()
-        self.cache: object = None
+        self.budget, self.is_written = budget, is_written
+        self.begin(None)
         self.seen: dict[str, Tally] = {}
         self.texts = 1
         # Whether it rests in this round, the rounds in a row in which it did, and those in a row in
@@ -148,7 +145,7 @@ class RowShare:
     def ask_all(self) -> None:
         """Let all texts decide: one drafts, or there are other ones."""
         for each in (self, *self._sharing()):
-            each._in_vain = each._rested = 0
+            each._in_vain = 0
 
     def rests(self, others: Sequence[Offer]) -> bool:
         """Whether the text takes a plain step without deciding, as nothing was drafted lately.
