@@ -223,7 +223,7 @@ class AdaptivePolicy:
             expected = plain + reading + lost
             took = seconds if step.again else expected
         else:
-            drafting = running.cost_of(max(1, len(step.drafted))) + running.catching_up
+            drafting = running.expected_seconds(len(step.drafted))
             expected = self._step_seconds.expected_pass(step) + drafting + reading
             took = seconds - running.reading
         self.loss_budget.add_step(took, expected, tokens, plain, texts)
@@ -233,12 +233,12 @@ class AdaptivePolicy:
     def _charge_all(self, step: Step, plain: float, lost: float) -> None:
         """Charge a step to the loss budget of all texts. lost: its part of what changes cost."""
         running, reading = self._running, sum(step.reading.values())
-        beside = reading + (running.cost_of(max(1, len(step.drafted))) if running else 0.0)
         if step.is_plain_decode and not self._passes.unequal_apart:
             took = expected = plain + reading + lost
         else:
             took = step.seconds - (running.reading if running else 0.0)
-            expected = self._passes.seconds(step.rows) * step.width / step.rows + beside
+            drafting = running.expected_seconds(len(step.drafted)) if running else 0.0
+            expected = self._passes.seconds(step.rows) * step.width / step.rows + drafting + reading
         every = self.rows.budget.loss_budget
         every.add_step(took, expected, len(step.tokens), plain, self._round.texts)
 

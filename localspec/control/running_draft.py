@@ -104,6 +104,10 @@ class RunningDraft:
             return cost.of(drafted)
         return cost.of(self._deepest) - (self._deepest - drafted) * cost.further
 
+    def expected_seconds(self, drafted: int) -> float:
+        """Seconds of the draft by now, with catching up."""
+        return self.cost_of(max(1, drafted)) + self.catching_up
+
     def _seconds(self, drafted: int) -> float:
         """Seconds of the pass over such a draft, of drawing it, and of replays."""
         return self.passes[drafted + 1] + self.cost_of(drafted) + self._drafting.replay(drafted)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from fakes.machine import CheapDrafter, CostlyDrafter, FakeClock, OfTraits
 
+from localspec.control import adaptive
+from localspec.control.acceptance import Tally
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
@@ -69,7 +71,7 @@ def drafting(policy: AdaptivePolicy, *, reading: float = 0.0, catching_up: float
         reading=reading,
         catching_up=catching_up,
         survivals=[],
-        cost_of=lambda tokens: 0.25 * tokens,
+        expected_seconds=lambda tokens: 0.25 * tokens + catching_up,
     )
 
 
@@ -256,6 +258,17 @@ def test_long_rounds_are_charged_to_all_up_to_twice_what_was_expected() -> None:
     assert own.budget.loss_budget.available(0.0) - every == pytest.approx(charged)
 
 
+def test_what_all_wait_for_while_a_drafter_catches_up_is_charged_to_all() -> None:
+    own, _ = shares(2)
+    policy = policy_of(drafter(), share=own)
+    policy.decide(LIMIT)
+    drafting(policy, catching_up=8.0)
+    every = own.budget.loss_budget.available(0.0)
+    policy.learn(Step((5,), 1, 2, (5, 5), 8.25 + 0.65, 8.25, 0, (2,), 1.3, 0.65))
+    charged = 2 * 1.02 * 0.55 - 8.9
+    assert own.budget.loss_budget.available(0.0) - every == pytest.approx(charged)
+
+
 def test_beside_others_a_token_is_worth_what_the_best_round_without_it_takes() -> None:
     """While others draft, all wait longer for it than for a plain step."""
     own, other = shares(2)
@@ -376,6 +389,29 @@ def test_the_budget_of_all_is_what_others_have_not_yet_risked() -> None:
     assert policy._available() == pytest.approx(4 * 1.1 - 1.5)
     policy.loss_budget.add_step(5.0, 5.0, 0, 1.1)
     assert policy._available() == pytest.approx(min(8 * 1.1 - 5.0, 4 * 1.1 - 1.5))
+
+
+def test_a_trial_beside_others_is_of_one_token() -> None:
+    """They pay for it too, and one tells enough; a text alone tries what seems best."""
+    depths = []
+    for share in (None, shares(2)[0]):
+        policy = policy_of(drafter(), share=share)
+        policy.decide(LIMIT)
+        tried = option(policy, 0.5)
+        policy._chosen = lambda _options, tried=tried: (tried, adaptive._TRIED_AGAIN)  # type: ignore[method-assign, misc]
+        depths.append(policy.decide(LIMIT).depth)
+    assert depths == [4, 1]
+
+
+def test_what_others_see_of_a_drafter_is_expected_and_nothing_is_offered_twice() -> None:
+    own, other = shares(2)
+    other.seen["costly"] = Tally(0, 16)
+    policy = policy_of(drafter(), share=own)
+    policy.decide(LIMIT)
+    assert policy.candidates[0].acceptance_rates.pooled == pytest.approx(0.7 * 4 / 20)
+    assert own.offer.survivals
+    policy.decide(LIMIT.to(0))
+    assert not own.offer.survivals
 
 
 def test_which_drafters_have_read_the_prompt_is_told() -> None:

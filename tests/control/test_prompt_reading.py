@@ -12,7 +12,8 @@ from localspec.control.joint_drafting import Drafting
 from localspec.control.pass_costs import PassCosts
 from localspec.control.prompt_reading import reading_pays
 from localspec.control.round import Round
-from localspec.control.row_budget import Offer, writing
+from localspec.control.row_budget import Offer, RowBudget, writing
+from localspec.speculation.policy import Step
 
 LIKELY = (0.9, 0.8, 0.7, 0.6)
 
@@ -113,6 +114,14 @@ def test_a_prompt_is_read_once_the_draft_was_drawn() -> None:
         if each.draft:
             assert each.share.offer.drafting.unread == 0
             assert "drafter" in each.share.offer.read
+
+
+def test_a_prompt_is_not_read_by_deciding_to_draft_nothing() -> None:
+    share, step = RowBudget().new_share(), Step((), 0, 1, (1,), 1.0, 0.0)
+    for depth, left in ((0, 3.0), (2, 0.0)):
+        share.offer.bring(LIKELY, unread(3.0), depth)
+        share.learn(step, PassCosts({1: 1.0}))
+        assert share.offer.drafting.unread == left and not share.offer.decided
 
 
 def test_who_reads_a_prompt_late_reads_what_was_written_since() -> None:

@@ -48,11 +48,12 @@ def running(
     paid: Sequence[float] = (),
     takes_back: int | None = None,
     replays: Sequence[float] = (),
+    catching_up: float = 0.0,
     clock: FakeClock | None = None,
 ) -> RunningDraft:
     """chances: that each token is right, by the drafter's confidence."""
     draft = RunningDraft(
-        option_of(candidate, replays=replays),
+        option_of(candidate, catching_up=catching_up, replays=replays),
         rate,
         [*passes],
         available,
@@ -77,6 +78,10 @@ def known(candidate: Candidate) -> Candidate:
 
 def test_what_a_draft_costs() -> None:
     assert running(candidate_of()).cost_of(3) == pytest.approx(0.5)
+    late = running(candidate_of(), catching_up=2.0)
+    assert [late.expected_seconds(drafted) for drafted in (0, 1, 3)] == pytest.approx(
+        [2.3, 2.3, 2.5]
+    )
     # Beside others it pays its part; what is drawn beyond the plan it pays alone.
     shared = running(candidate_of(), paid=[0.0, 0.2, 0.25])
     assert [shared.cost_of(drafted) for drafted in (1, 2, 3)] == pytest.approx([0.2, 0.25, 0.5])
