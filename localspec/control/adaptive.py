@@ -142,10 +142,10 @@ class AdaptivePolicy:
         chosen, reason = self._chosen(options)
         if not options and not all(each.may_draft for each in self.candidates):
             reason = "a head that had not paid for long reads no more"
-        if self.explain:
-            self.explain(explanation(chosen, round_.plain, reason))
         if chosen and reason is _TRIED_AGAIN and round_.texts > 1:
             chosen = chosen.of_one_token()
+        if self.explain:
+            self.explain(explanation(chosen, round_.plain, reason))
         if chosen:
             self.rows.ask_all()
             round_.plan_others(chosen.plan)

@@ -42,7 +42,7 @@ class Option:
 
     def of_one_token(self) -> "Option":
         """The same with one token: others pay for a trial too, and one tells enough."""
-        return replace(self, plan=self.plan._replace(depth=1))
+        return replace(self, plan=self.plan._replace(depth=1), expected=1.0 + self.survivals[0])
 
     def gain_of_looking(self, passes: Sequence[float]) -> float:
         """As that of the candidate; 0 if it has the prompt to read."""

@@ -12,6 +12,7 @@ from localspec.control.acceptance import Tally
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
+from localspec.control.explanation import Explanation
 from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.pass_costs import PassCosts
 from localspec.control.round_plan import RoundPlan
@@ -393,14 +394,17 @@ def test_the_budget_of_all_is_what_others_have_not_yet_risked() -> None:
 
 def test_a_trial_beside_others_is_of_one_token() -> None:
     """They pay for it too, and one tells enough; a text alone tries what seems best."""
-    depths = []
+    depths, told = [], list[Explanation]()
     for share in (None, shares(2)[0]):
         policy = policy_of(drafter(), share=share)
+        policy.explain = told.append
         policy.decide(LIMIT)
         tried = option(policy, 0.5)
         policy._chosen = lambda _options, tried=tried: (tried, adaptive._TRIED_AGAIN)  # type: ignore[method-assign, misc]
         depths.append(policy.decide(LIMIT).depth)
     assert depths == [4, 1]
+    said = [(each.depth, each.expected) for each in told if each.reason == adaptive._TRIED_AGAIN]
+    assert said == [(4, 2.0), (1, 1.9)]
 
 
 def test_what_others_see_of_a_drafter_is_expected_and_nothing_is_offered_twice() -> None:
