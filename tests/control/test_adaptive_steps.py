@@ -323,6 +323,34 @@ def test_a_rest_is_a_plain_step_that_all_know_of() -> None:
     assert own.offer.decided and own.offer.depth == 0
 
 
+@pytest.mark.parametrize("texts", [1, 2])
+def test_who_may_not_rest_decides(texts: int) -> None:
+    """A row for a copy costs a tenth of a plain pass; beside others all would be asked too."""
+    own = shares(texts)[0]
+    policy = policy_of(CheapDrafter(lambda: 0, lambda: True), share=own)
+    candidate = policy.candidates[0]
+    rows, rested = list[float](), list[object]()
+    candidate.may_rest = lambda _limit, row: bool(rows.append(row)) or len(rows) > 1  # type: ignore[method-assign, func-returns-value]
+    candidate.rest = rested.append  # type: ignore[method-assign]
+    for _ in range(2):
+        own._in_vain, own._company = 99, texts - 1
+        policy.decide(LIMIT)
+    assert rows == [pytest.approx(0.1 if texts == 1 else 1.0)] * 2
+    assert len(rested) == 1
+
+
+def test_the_first_that_drafts_plans_for_all_and_has_all_asked() -> None:
+    own, other = shares(2)
+    other.offer.bring([0.9, 0.8], Drafting([0.0, 0.0, 0.0]), 0)
+    other.offer.decided = False
+    other._in_vain = 99
+    policy = policy_of(drafter(), share=own)
+    policy.candidates[0].gain = 1.0
+    other._in_vain = 99
+    assert policy.decide(LIMIT).drafter
+    assert other.offer.planned and other.offer.depth and not other._in_vain
+
+
 def option(policy: AdaptivePolicy, rate: float) -> Option:
     """Of four tokens, and of plain steps of the others."""
     candidate, others = policy.candidates[0], len(policy.rows.others)
