@@ -217,8 +217,7 @@ class AdaptivePolicy:
 
     def _charge(self, step: Step, seconds: float, plain: float, lost: float) -> None:
         """Charge a step to the loss budgets. seconds: its own. lost: in its decode, by changes."""
-        running, tokens, reading = self._running, len(step.tokens), sum(step.reading.values())
-        texts = self._round.texts
+        running, texts, reading = self._running, self._round.texts, sum(step.reading.values())
         if running is None:
             expected = plain + reading + lost
             took = seconds if step.again else expected
@@ -226,7 +225,7 @@ class AdaptivePolicy:
             drafting = running.expected_seconds(len(step.drafted))
             expected = self._step_seconds.expected_pass(step) + drafting + reading
             took = seconds - running.reading
-        self.loss_budget.add_step(took, expected, tokens, plain, texts)
+        self.loss_budget.add_step(took, expected, len(step.tokens), plain, texts)
         if texts > 1:
             self._charge_all(step, plain, lost)
 
@@ -308,10 +307,11 @@ class AdaptivePolicy:
         if not survivals:
             return 0
         passes, part = self._round.table(), self._round.part(drafting)
-        most_seconds = passes[1] + self._available()
+        most_seconds = passes[1] + self._available() - catching_up
         for depth, survival in enumerate(survivals, start=1):
             seconds = passes[depth + 1] + drafting.seconds(depth, part)
-            if (depth > 1 and survival < LEAST_SURVIVAL) or seconds + catching_up > most_seconds:
+            # What this decode has no room for, the next one may have: so it is offered.
+            if (depth > 1 and survival < LEAST_SURVIVAL) or most_seconds < seconds < float("inf"):
                 return depth - 1
         return len(survivals)
 

@@ -408,6 +408,17 @@ def test_depths_that_the_budget_bears() -> None:
     assert policy._affordable([], NO_DRAFTING, 0.0) == 0
 
 
+def test_what_a_decode_has_no_room_for_is_offered_for_the_next() -> None:
+    """Else who decides last offers little, gets no more by the others' plans, and so for ever."""
+    own, *others = shares(3)
+    policy = policy_of(drafter(), share=own)
+    for other in others:
+        other.offer.bring([0.9] * 31, Drafting([0.0] * 32), 27)
+    policy.decide(LIMIT)
+    assert policy._round.table()[7] < policy._round.table()[8] == float("inf")
+    assert policy._affordable([0.9] * 20, Drafting([0.0] * 21), 0.0) == 20
+
+
 def test_the_budget_of_all_is_what_others_have_not_yet_risked() -> None:
     own, other = shares(2)
     policy = policy_of(drafter(), share=own)
