@@ -485,12 +485,15 @@ def test_what_is_verified_and_drawn_ahead() -> None:
     assert beside.ahead(draft) == 0
 
 
-def test_prompts_are_read_with_what_was_written_since_and_answers_token_by_token() -> None:
-    slow = {1: 1.0, 2: 1.0, 32: 1.0}
+@pytest.mark.parametrize(("seconds", "slowdown"), [(1.0, 1), (7.0, 4)])
+def test_prompts_are_read_with_what_was_written_since_and_answers_token_by_token(
+    seconds: float, slowdown: float
+) -> None:
+    """On a long text reading slows down on average half as much as plain passes did."""
     behind = drafter()
-    policy = policy_of(behind, costs=slow)
+    policy = policy_of(behind, costs={1: 1.0, 2: 1.0, 32: 1.0})
     for _ in range(5):
-        policy.learn(Step((), 0, 1, (5,), 1.0, 0.0))
+        policy.learn(Step((), 0, 1, (5,), seconds, 0.0))
     policy.decide(LIMIT)
     told = list[tuple[float, float, float]]()
     best = policy._round.best
@@ -505,7 +508,7 @@ def test_prompts_are_read_with_what_was_written_since_and_answers_token_by_token
         policy._option(policy.candidates[0], LIMIT.to(4), 100.0)
     # Two tokens are read with the first one that is drawn.
     assert told == [
-        (0.0, pytest.approx(3 * 0.05 / 5), pytest.approx(3 * 0.05)),
-        (pytest.approx(6 * 0.05), 0.0, 0.0),
+        (0.0, pytest.approx(slowdown * 3 * 0.05 / 5), pytest.approx(slowdown * 3 * 0.05)),
+        (pytest.approx(slowdown * 6 * 0.05), 0.0, 0.0),
         (0.0, 0.0, 0.0),
     ]

@@ -226,6 +226,62 @@ def test_the_factor_is_of_the_new_anchor_alone() -> None:
         assert costs.seconds(4) == pytest.approx(STAIRS[4])
 
 
+def test_the_cost_of_the_new_anchor_is_as_before_and_the_median_pass_sets_the_factor() -> None:
+    costs = PassCosts({1: 10.0, 4: 20.0, 8: 30.0})
+    for width, seconds in ((4, 20.0), (4, 24.0), (4, 28.0), (8, 60.0), (8, 60.0)):
+        costs.learn(width, seconds)
+    assert costs.seconds(1) == pytest.approx(1.4 * 10.0)
+    costs.learn(4, 24.0)
+    assert [costs.seconds(rows) for rows in (1, 4)] == pytest.approx([12.0, 24.0])
+
+
+def test_what_a_width_took_before_all_became_slower_is_no_part_of_its_cost() -> None:
+    costs = PassCosts({1: 10.0, 8: 30.0})
+    for width, seconds in [(1, 10.0)] * 3 + [(8, 60.0), (1, 10.0)] * 2 + [(1, 20.0)] * 9:
+        costs.learn(width, seconds)
+    for width, seconds in ((8, 60.0), (1, 20.0)):
+        costs.learn(width, seconds)
+    assert costs.seconds(8) == 60.0
+    assert not costs.knows(8)
+
+
+@pytest.mark.parametrize("after", [5.0, 20.0])
+def test_a_cost_is_stale_once_all_have_become_slower_or_quicker(after: float) -> None:
+    costs = PassCosts({1: 10.0, 8: 30.0})
+    assert costs.is_stale(8)
+    for width, seconds in [(1, 10.0)] * 3 + [(8, 30.0), (1, 10.0)] * 3:
+        costs.learn(width, seconds)
+    assert not costs.is_stale(8)
+    for _ in range(9):
+        costs.learn(1, after)
+    assert costs.is_stale(8) and not costs.is_stale(1)
+
+
+def test_how_often_a_plain_step_measures_what_plain_steps_cost() -> None:
+    """Sooner while that is not known; beside other texts, plain decodes have rows of all."""
+    costs = PassCosts({1: 10.0, 8: 30.0})
+
+    def first(texts: int) -> int:
+        return next(n for n in range(999) if costs.is_plain_due(n, texts, alone=texts == 1))
+
+    assert (first(1), first(2)) == (4, 256)
+    for _ in range(3):
+        costs.learn(1, 10.0)
+    assert (first(1), first(2)) == (256, 256)
+
+
+def test_decodes_wider_than_a_profile_are_learnt_in_this_run_alone() -> None:
+    run = measure(PassCosts({1: 10.0, 32: 72.0}), {1: 10.0, 40: 100.0})
+    assert run.knows(40) and run.unpadded(40) == pytest.approx(100.0)
+    assert run.confirmed == {1} and 40 not in run.relative
+    assert run.of_plain(126) == run.seconds(126) == pytest.approx(2 * run.seconds(63))
+
+
+def test_states_that_keep_unequal_passes_apart_are_never_padded() -> None:
+    costs = PassCosts(STAIRS, unequal_apart=True)
+    assert costs.padded(2) == 2 and costs.seconds(2) == STAIRS[2]
+
+
 def learn(costs: PassCosts, width: int, seconds: float, times: int = ENOUGH) -> None:
     for _ in range(times):
         costs.learn(width, seconds)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.control.drafter_cost import DrafterCost
@@ -85,6 +85,7 @@ def test_a_text_alone_pays_for_replays() -> None:
     assert [plan.seconds for plan in plans] == pytest.approx([1.1 + 0.6, 1.2 + 0.95])
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.lists(st.floats(0.5, 1), max_size=5), min_size=1, max_size=3),
     st.lists(st.floats(0.5, 1), min_size=1, max_size=9),
@@ -125,6 +126,12 @@ def test_a_deeper_draft_may_be_better_behind_a_step_that_is_dear(*, planned: boo
     others = [offer(0.9, planned=planned, depth=1)]
     beside, _ = Round(PassCosts(STAIRS), offer(planned=planned), others).best(own[:5], FREE)
     assert beside and (beside.depth, beside.others) == (5, (2,))
+
+
+def test_rows_of_others_may_fill_a_step_that_is_dear() -> None:
+    survivals = [0.95**depth for depth in range(1, 7)]
+    best, _ = Round(PassCosts(STAIRS), Offer(), [offer(*survivals)]).best([1.0], FREE)
+    assert best and (best.depth, best.others) == (1, (6,))
 
 
 def test_where_ready_tokens_save_time_a_deeper_draft_may_be_better() -> None:
