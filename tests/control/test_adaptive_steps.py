@@ -1,6 +1,7 @@
 """Single decisions and steps of the adaptive policy, each by hand."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -205,6 +206,19 @@ def test_a_pass_tells_what_so_many_rows_take_without_drafting() -> None:
     policy.learn(Step((), 0, 3, (5,), 1.5, 0.4, again=2, **one))  # type: ignore[arg-type]
     assert told == [(8, pytest.approx(0.5 + 1.7)), (8, None)]
     assert ahead == [(2, pytest.approx(2.2), pytest.approx(policy._passes.seconds(8)))]
+
+
+@pytest.mark.parametrize(("reports", "first"), [(False, 0.5), (True, 0.3)])
+def test_whole_drafts_tell_what_tokens_take_where_they_are_not_timed(
+    *, reports: bool, first: float
+) -> None:
+    policy = policy_of(drafter())
+    candidate = policy.candidates[0]
+    candidate.reports_confidence = reports
+    for _ in range(3):
+        drafting(policy)
+        policy.learn(Step((5, 5), 2, 3, (5,), 2.2, 1.0))
+    assert candidate.cost.first == pytest.approx(first)
 
 
 def test_steps_without_a_verified_token_are_plain() -> None:
@@ -446,13 +460,27 @@ def test_a_trial_beside_others_is_of_one_token() -> None:
     assert said == [(4, 2.0), (1, 1.9)]
 
 
+def test_a_trial_waits_longer_the_more_all_lose_by_it_and_is_told() -> None:
+    own, other = shares(2)
+    policy = policy_of(drafter(), share=own)
+    policy.decide(LIMIT.to(0))
+    asked, plain = list[tuple[float, bool]](), policy._round.plain
+    policy.candidates[0].is_trial_due = lambda patience, in_company: (  # type: ignore[method-assign, assignment]
+        asked.append((patience, in_company)) or len(asked) > 1  # type: ignore[func-returns-value]
+    )
+    for rate, others_try, due in ((0.75 / plain, False, False), (1.5 / plain, True, True)):
+        other.offer.trial = others_try
+        assert policy._is_trial_due(option(policy, rate)) is own.offer.trial is due
+    assert asked == [(pytest.approx(26.0), False), (pytest.approx(1.0), True)]
+
+
 def test_what_others_see_of_a_drafter_is_expected_and_nothing_is_offered_twice() -> None:
     own, other = shares(2)
     other.seen["costly"] = Tally(0, 16)
     policy = policy_of(drafter(), share=own)
     policy.decide(LIMIT)
     assert policy.candidates[0].acceptance_rates.pooled == pytest.approx(0.7 * 4 / 20)
-    assert own.offer.survivals
+    policy._drafts = ([0.9], NO_DRAFTING)  # what found no round in the step before
     policy.decide(LIMIT.to(0))
     assert not own.offer.survivals
 
@@ -512,3 +540,44 @@ def test_prompts_are_read_with_what_was_written_since_and_answers_token_by_token
         (pytest.approx(slowdown * 6 * 0.05), 0.0, 0.0),
         (0.0, 0.0, 0.0),
     ]
+
+
+def test_tokens_are_drawn_ahead_alone_and_where_the_rule_needs_no_probabilities() -> None:
+    asked = list[int]()
+    for number, (share, needs_probs) in enumerate(
+        [(None, False), (None, True), (shares(2)[0], False)]
+    ):
+        policy = policy_of(drafter(), share=share)
+        candidate = policy.candidates[0]
+        candidate.savings = lambda *_, number=number: asked.append(number) or []  # type: ignore[method-assign, func-returns-value, misc]
+        policy.decide(replace(LIMIT, needs_probs=needs_probs))
+    assert asked == [0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "saved", "drafts", "pauses"),
+    [(1, 5.0, True, False), (1, 4.9, False, False), (2, 4.9, False, False), (2, 1.2, False, True)],
+)
+def test_a_prompt_is_read_where_as_much_is_saved_by_it(
+    texts: int, saved: float, *, drafts: bool, pauses: bool
+) -> None:
+    """Or as may be spent to learn about the drafter, of which each text has its share."""
+    far = drafter()
+    far.backlog = 100
+    policy = policy_of(far, share=shares(texts)[0])
+    policy.decide(LIMIT.to(0))
+    candidate, round_ = policy.candidates[0], policy._round
+    plan = RoundPlan(2, (1,) * (texts - 1), 0.0, 2.0, float("inf"))
+    round_.best = lambda *_: (plan, 1.5)  # type: ignore[method-assign, assignment]
+    round_.saved = lambda *_: saved  # type: ignore[method-assign, assignment]
+    paused, may_spend = list[object](), [0.0]
+    candidate.pause = lambda *given: paused.append(given)  # type: ignore[method-assign]
+    asked = list[tuple[float, float]]()
+    candidate.affordable = lambda *given: asked.append(given) or may_spend[0]  # type: ignore[method-assign, func-returns-value]
+    option = policy._option(candidate, LIMIT.to(4), 60.0)
+    assert bool(option) is drafts and bool(paused) is pauses
+    may_spend[0] = 5.0
+    option = policy._option(candidate, LIMIT.to(4), 60.0)
+    assert option and option.reading == pytest.approx(5.0)
+    assert option.expected == pytest.approx(1 + 0.7 + 0.49)
+    assert asked[0] == (60.0, pytest.approx(1.0 if texts == 1 else 1.1 / 4))

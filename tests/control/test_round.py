@@ -79,6 +79,16 @@ def test_where_unequal_rows_share_nothing_others_are_expected_to_draft_as_last(
     assert rows[3:] == [(depth, alike[depth - 1]) for depth in (1, 2, 3)]
 
 
+def test_what_others_have_decided_is_drawn_once_whatever_the_others_draft() -> None:
+    drafting = Drafting([0.0, 0.2, 0.4, 0.6])
+    decided = Offer((0.9, 0.8, 0.7), drafting, depth=2, decided=True)
+    plans = list(Round(PassCosts(LINEAR), Offer(), [decided]).plans([0.9, 0.8], FREE))
+    assert len(plans) == 4, "the likeliest first, and all alike"
+    for plan in plans:
+        assert plan.others == (3,)
+        assert plan.seconds == pytest.approx(1.0 + 0.1 * (3 + plan.depth) + 0.4)
+
+
 def test_a_text_alone_pays_for_replays() -> None:
     drafting = Drafting([0.0, 0.1, 0.2], replays=[0.0, 0.5, 0.75])
     plans = Round(PassCosts(LINEAR), Offer(), ()).plans([0.9, 0.8], drafting)
