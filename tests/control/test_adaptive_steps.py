@@ -394,6 +394,23 @@ def test_what_a_draft_may_lose_is_its_time_beyond_a_plain_step() -> None:
     assert policy._running and policy._running.plain_or_best_rate == 1.0, "as a plain step"
 
 
+def test_a_look_is_worth_two_percent_of_a_plain_step_and_never_while_others_wait() -> None:
+    def looks(gain: float, share: RowShare | None = None) -> bool:
+        policy = policy_of(drafter(), share=share)
+        policy.decide(LIMIT.to(0))
+        policy.candidates[0].gain_of_looking = lambda *_: gain + 0.25  # type: ignore[method-assign]
+        return policy._is_worth_a_look(option(policy, 0.5))  # which first catches up for 0.25 s
+
+    assert looks(0.021) and not looks(0.019)
+    assert not looks(9.0, shares(2)[0])
+
+
+def test_a_cheap_draft_is_proposed_once() -> None:
+    policy = policy_of(CheapDrafter(lambda: 3, lambda: True), costs={1: 1.0, 32: 1.01})
+    decision = policy.decide(LIMIT)
+    assert decision.draft and len(decision.draft) == decision.depth == 3
+
+
 def test_how_far_a_draft_may_grow() -> None:
     """Alone as far as its drafter can; beside others, and in one pass, as planned."""
 

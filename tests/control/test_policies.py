@@ -8,6 +8,7 @@ from fakes.machine import CostlyDrafter, FakeClock, Machine
 from localspec.control.acceptance import NO_PRIOR
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.policies import Policies
+from localspec.control.row_budget import RowBudget
 from localspec.generation_config import GenerationConfig
 from localspec.sampling.params import SamplingParams
 
@@ -73,7 +74,10 @@ def test_what_was_learnt_goes_on_with_the_drafters_and_costs_of_the_new_text() -
     [candidate] = learnt.all_candidates
     balance, gain = learnt.loss_budget.available(0), candidate.gain
     assert balance and gain < 0
+    learnt.rows = gone = RowBudget().new_share()
+    learnt.explain = lambda _decision: None
     texts.end(first)
+    assert learnt.explain is None and learnt.rows is not gone
 
     second, third = texts.begin(), texts.begin()
     assert texts.policy(second, temperature=0.8) is not learnt, "it is for another temperature"
