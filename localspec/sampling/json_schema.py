@@ -43,7 +43,11 @@ def compile_schema(text: str) -> str:
         raise InvalidValueError(f"schema: {' '.join(str(error).split())}") from error
     failed, messages = LLMatcher.validate_grammar_with_warnings(grammar)
     if failed:
-        raise InvalidValueError(f"schema: {' '.join(messages[0].split()):.300}")
+        reason = " ".join(messages[0].split())
+        if "coerce_one_of" in reason:  # an option of llguidance
+            reason = "oneOf is supported only where types or constants tell its schemas apart; "
+            reason += "write anyOf"
+        raise InvalidValueError(f"schema: {reason:.300}")
     if not _is_finite(schema):
         raise InvalidValueError("schema: every value would contain another one, without end")
     return str(grammar)
@@ -117,7 +121,7 @@ def _required_parts(schema: Schema) -> list[Any]:
     least = schema.get("minItems", 0)
     if schema.get("type") == "array" and isinstance(least, int):
         first = list_in(schema, "prefixItems")
-        parts += first[: max(0, least)]
+        parts += first[:least]
         if least > len(first):
             parts.append(schema.get("items", True))
     return parts

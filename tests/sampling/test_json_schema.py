@@ -5,6 +5,7 @@ import time
 from random import Random
 from typing import Any
 
+import jsonschema
 import pytest
 from fuzz.campaign import Campaign
 from fuzz.schemas import random_case, satisfies, spells, takes, written
@@ -64,6 +65,12 @@ KEPT: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
     ({"type": "integer", "maximum": 2**53}, [2**53], [2**53 + 1, 2**63 - 1]),
     ({"const": {"a": [2**53, 1e15, "\x01"]}}, [{"a": [2**53, 10**15, "\x01"]}], [{"a": []}]),
     ({"type": "object", "required": ["a"], "minProperties": 2}, [{"a": 1, "b": 1}], [{"a": 1}]),
+    ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, ["a", 1], [None]),
+    (
+        {"properties": {"a": {"type": "string"}}, "additionalProperties": True},
+        [{"a": '\b\f\n\r\t"\\/'}],
+        [{"a": 1}],
+    ),
 ]
 
 
@@ -88,8 +95,14 @@ REFUSED = [
     ('{"$ref": "#/x"}', "Pointer '/x' does not exist"),
     ('{"type": "integer", "minimum": 5, "maximum": 3}', "Unsatisfiable"),
     ('{"enum": []}', "Unsatisfiable"),
+    ('{"oneOf": [{"type": "integer"}, {"minimum": 3}]}', "constants tell .*; write anyOf"),
+    ('{"default": NaN}', "NaN is no number of JSON"),
+    ('{"default": ' + "[" * 100_000, "it is nested too deeply"),
     ('{"extends": {"type": "string"}}', "extends is of draft 3"),
     ('{"divisibleBy": 2}', "divisibleBy is of draft 3"),
+    ('{"unevaluatedProperties": false}', "unevaluatedProperties is false, and no text"),
+    ('{"type": "integer", "minimum": -1e19}', "minimum is -1E[+]19; bounds must lie within"),
+    ('{"type": "integer", "maximum": 1e19}', "maximum is 1E[+]19; bounds must lie within"),
     ('{"type": "object", "minProperties": 2}', "minProperties is 2; it is supported up to one"),
     ('{"x-guidance": {"lenient": true}, "not": {}}', "not is {}"),
     ('{"const": "\\ud800"}', "unexpected end of hex escape"),
@@ -117,6 +130,49 @@ ENDLESS = [
 def test_what_only_an_endless_value_would_satisfy_is_refused(schema: Any) -> None:
     with pytest.raises(InvalidValueError, match="without end"):
         compile_schema(json.dumps(schema))
+
+
+_END = {"$ref": "#/$defs/end"}
+NEEDS_ANOTHER = {"type": "object", "properties": {"next": _END}, "required": ["next"]}
+# Schemas that need themselves, or a part that does, somewhere: what of it a value has to have.
+RECURSIVE: list[dict[str, Any]] = [
+    *ENDLESS,
+    {"properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+    {"type": ["object", "null"], "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+    {"type": "object", "properties": {"a": {"$ref": "#"}, "b": True}, "required": ["b"]},
+    {"items": {"$ref": "#"}, "minItems": 1},
+    {"type": ["array", "null"], "items": {"$ref": "#"}, "minItems": 1},
+    {"type": "array", "prefixItems": [{"type": "null"}, {"$ref": "#"}], "minItems": 1},
+    {"type": "array", "prefixItems": [{"type": "null"}, {"$ref": "#"}], "minItems": 2},
+    {"type": "array", "prefixItems": [{"type": "null"}], "items": {"$ref": "#"}, "minItems": 1},
+    {"type": "array", "prefixItems": [{"type": "null"}], "items": {"$ref": "#"}, "minItems": 2},
+    *({key: [_END]} for key in ("allOf", "anyOf", "oneOf")),
+    {"allOf": [{"$ref": "#/$defs/a~1b~01"}]},
+    *({key: [{"type": "null"}, NEEDS_ANOTHER]} for key in ("anyOf", "oneOf")),
+]
+
+
+def small_values() -> list[Any]:
+    """JSON values of the shapes that RECURSIVE speaks of."""
+    values: list[Any] = [None, 1, [], {}]
+    for _ in range(2):
+        shapes = ([[x], [None, x], {"a": x}, {"b": 1}, {"v": 1, "next": x}] for x in values)
+        values = [*values, *(shape for each in shapes for shape in each)]
+    return values
+
+
+def test_what_some_value_satisfies_is_not_endless() -> None:
+    values, node = small_values(), {"$ref": "#/$defs/node"}
+    for schema in RECURSIVE:
+        document = {"$defs": {"node": NEEDS_ITSELF, "end": node, "a/b~1": node}, **schema}
+        valid = jsonschema.Draft202012Validator(document).is_valid
+        try:
+            compile_schema(json.dumps(document))
+        except InvalidValueError as error:
+            assert "without end" in str(error), schema
+            assert not any(map(valid, values)), schema
+        else:
+            assert any(map(valid, values)), schema
 
 
 # What a 64-bit float rounds, what 64 bits do not hold, and what is no number of JSON.
@@ -215,7 +271,7 @@ def flat(*names: str, of: Any) -> dict[str, Any]:
     return {"type": "object", **members, "additionalProperties": False}
 
 
-RECURSIVE = {"type": "array", "items": {"$ref": "#"}}
+NESTED = {"type": "array", "items": {"$ref": "#"}}
 
 
 @pytest.mark.parametrize("indent", [2, 4, "\t"])
@@ -224,7 +280,7 @@ RECURSIVE = {"type": "array", "items": {"$ref": "#"}}
     [
         (flat("a", "b", of={"const": 1}), {"a": 1, "b": 1}),
         (flat("a", of=_array(flat("b", of={"$ref": "#/$defs/x"}))) | {"$defs": {"x": {}}}, None),
-        (RECURSIVE, [[[[[]]]]]),
+        (NESTED, [[[[[]]]]]),
         ({}, [{"a": [{"b": [1]}]}]),
     ],
     ids=["flat", "deep", "recursive", "any"],
@@ -238,8 +294,10 @@ def test_whitespace_drowns_nothing() -> None:
     """However a model likes it: a blank, or a newline and one indent."""
     grammar = compile_schema(json.dumps(flat("a", of={"const": 1})))
     assert spells(grammar, '{\n    "a"\n    :\n    1\n    }')
-    for space in ("  ", "\n\n", "\n     ", "\n\t\t", "\r", " \n"):
-        assert not spells(grammar, f'{{{space}"a": 1}}'), repr(space)
+    for schema in (flat("a", of={"const": 1}), A):
+        grammar = compile_schema(json.dumps(schema))
+        for space in ("  ", "\n\n", "\n     ", "\n\t\t", "\r", " \n"):
+            assert not spells(grammar, f'{{{space}"a": 1}}'), repr(space)
 
 
 A: dict[str, Any] = {"type": "object", "properties": {"a": {"const": 1}}}
