@@ -141,7 +141,7 @@ class Memory:
 
         The new checkpoint replaces the one before.
         """
-        if not self._copies_states or not self.length:
+        if not self._copies_states:
             return
         if self._checkpoint is None or self._checkpoint[0] != self.length:
             self._checkpoint = None
@@ -153,10 +153,9 @@ class Memory:
 
         This does nothing if the cache can be cut anywhere, or if main memory is too small.
         """
-        slides = self.kind is Rollback.PARTIAL and self._window
-        if not (self._copies_states or slides) or not self.length or self.length in self._marks:
+        if not (self._copies_states or self._window) or not self.length:
             return
-        if self._marks.make_room(self._size(_PARTIAL_ONLY)):
+        if self.length not in self._marks and self._marks.make_room(self._size(_PARTIAL_ONLY)):
             copy = self._copy(_PARTIAL_ONLY)
             if copy is not None:
                 self._marks.add(self.length, copy)

@@ -43,8 +43,24 @@ def test_the_last_mark_before_the_place_is_gone_back_to(checked: Checked) -> Non
         checked.context.mark()
     checked.read(LONG)
     for length, left in ((150, 100), (99, 60), (60, 60), (29, 10), (9, 0)):
+        assert checked.context.memory.left_by_cut(length) == left
         assert checked.truncate(length) == left
         checked.read(LONG)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma3", SLIDING])
+def test_what_a_cut_leaves_is_known_before(checked: Checked) -> None:
+    for length in (LONG + 5, LONG, LONG - 1, LONG - WINDOW + 1):
+        checked.truncate(0)
+        checked.read(LONG)
+        left = checked.context.memory.left_by_cut(length)
+        assert checked.truncate(length) == left == min(length, LONG)
+
+
+@pytest.mark.parametrize("kind", ["llama"])
+def test_attention_can_be_cut_anywhere(checked: Checked) -> None:
+    checked.read(LONG)
+    assert checked.context.memory.left_by_cut(7) == checked.truncate(7) == 7
 
 
 def test_a_mark_is_of_one_text_only(checked: Checked) -> None:

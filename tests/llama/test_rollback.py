@@ -23,7 +23,24 @@ from localspec.speculation.passes import draft_pass
 
 
 def test_what_each_family_can_forget(make: Make, kind: str) -> None:
-    assert make(kind).rollback is KINDS[kind][2]
+    context, (_, snapshots, rollback) = make(kind), KINDS[kind]
+    assert context.rollback is rollback
+    assert context.takes_back == (None if rollback is Rollback.PARTIAL else snapshots)
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_a_state_that_cannot_be_copied_is_read_again(
+    make: Make, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(llama_cpp, "llama_state_seq_get_data_ext", lambda *_: 0)
+        checked = Checked(make(kind), make(kind))
+    assert checked.context.rollback is Rollback.NOTHING
+    checked.read(9)
+    checked.context.mark()
+    checked.step(0, 0)
+    assert checked.truncate(9) == 0
+    checked.step(0, 0)
 
 
 def test_attention_makes_no_snapshots(models: dict[str, Model]) -> None:
@@ -142,6 +159,45 @@ def test_a_checkpoint_is_somewhere_to_come_back_to(checked: Checked) -> None:
         checked.truncate(here + kept)
         assert len(checked.text) >= here
         checked.read(2)
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_a_checkpoint_is_copied_once(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a drafter and a long draft both ask for one."""
+    copied, copies = llama_cpp.llama_state_seq_get_data_ext, list[int]()
+
+    def counted(*arguments: object) -> int:
+        copies.append(len(checked.text))
+        return int(copied(*arguments))
+
+    monkeypatch.setattr(llama_cpp, "llama_state_seq_get_data_ext", counted)
+    for length in (5, 9):
+        checked.read(length - len(checked.text))
+        checked.context.checkpoint()
+        checked.context.checkpoint()
+    checked.step(SNAPSHOTS + 1, 1)
+    assert copies == [5, 9]
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_a_checkpoint_that_is_interrupted_is_none(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has taken the place of the one before."""
+    copied = llama_cpp.llama_state_seq_get_data_ext
+
+    def interrupted(*arguments: object) -> None:
+        copied(*arguments)
+        raise KeyboardInterrupt
+
+    checked.read(9)
+    checked.context.checkpoint()
+    checked.read(1)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(llama_cpp, "llama_state_seq_get_data_ext", interrupted)
+        checked.context.checkpoint()
+    assert checked.truncate(9) == 0
+    checked.step(2, 1)
 
 
 @pytest.fixture
