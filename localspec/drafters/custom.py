@@ -61,7 +61,7 @@ def checked(drafter: Any) -> "CustomDrafter":
 
 
 def _is_sound(traits: Traits) -> bool:
-    callables = (traits.backlog, traits.chances)
+    callables = (traits.backlog, traits.chances, traits.ready, traits.computer)
     return (
         isinstance(traits.branches, int)
         and traits.branches >= 1
@@ -79,6 +79,8 @@ class CustomDrafter:
             traits,
             backlog=traits.backlog and self._checked("backlog", traits.backlog, _whole),
             chances=traits.chances and self._checked("chances", traits.chances, _probabilities),
+            computer=traits.computer and self._checked("computer", traits.computer, _any),
+            ready=None,  # what is drawn ahead would not be checked
         )
 
     def begin(self, tokens: Sequence[int]) -> None:
@@ -168,6 +170,10 @@ class _CustomHead(_CustomModel):
         """Yield the passes that read hidden rows."""
         with self._named("read"):
             yield from self.drafter.read(evaluated)
+
+
+def _any(answer: Any) -> Any:
+    return answer
 
 
 def _whole(answer: Any) -> int:
