@@ -112,11 +112,11 @@ class References:
 
     def require_shallow(self) -> None:
         """Raise InvalidValueError if schemas lie in each other too deeply, by reference or not."""
-        self._height(self._root, 1, {})
+        self._height(self._root, 0, {})
 
     def _height(self, schema: Schema, level: int, heights: dict[int, int]) -> int:
         """How many schemas lie in each other, from this one on; `level` of them are around it."""
-        if level + heights.get(id(schema), 0) > MAX_DEPTH:
+        if level + heights.get(id(schema), 1) > MAX_DEPTH:
             raise InvalidValueError(
                 f"schema: it is nested too deeply; at most {MAX_DEPTH} schemas may lie in each "
                 "other, those behind a $ref included"
@@ -208,7 +208,7 @@ def _shown(value: Any) -> str:
 
 def _require_exact(key: str, value: Any, *, bound: bool = False) -> None:
     """Raise InvalidValueError for a number that llguidance would round."""
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+    if not isinstance(value, int | Decimal):
         return
     digits, exponent = _decimal(value)
     if digits > 2**53 or abs(exponent) > 22:
@@ -233,7 +233,7 @@ def _decimal(value: "int | Decimal") -> tuple[int, int]:
 
 def _require_countable(schema: Schema) -> None:
     value = schema.get("multipleOf")
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+    if not isinstance(value, int | Decimal):
         return
     digits, exponent = _decimal(value)
     if value <= 0 or digits * 10 ** max(0, exponent) > MAX_MULTIPLE:

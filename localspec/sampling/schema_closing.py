@@ -36,8 +36,8 @@ def closed(root: _Open) -> _Open:
 
 
 def _close(schema: _Open, names: Iterable[str]) -> None:
-    kinds, own = types_in(schema), schema.get("properties", {})
-    if not isinstance(own, dict) or (kinds and "object" not in kinds):
+    own = schema.get("properties", {})
+    if not isinstance(own, dict):
         return
     named = {**dict.fromkeys(names, True), **own}
     least = schema.get("minProperties", 0)
@@ -48,10 +48,8 @@ def _close(schema: _Open, names: Iterable[str]) -> None:
 def _bound(schema: _Open) -> None:
     kinds = types_in(schema)
     if "integer" in kinds and "number" not in kinds:
-        if not schema.keys() & {"minimum", "exclusiveMinimum"}:
-            schema["minimum"] = -LARGEST
-        if not schema.keys() & {"maximum", "exclusiveMaximum"}:
-            schema["maximum"] = LARGEST
+        schema.setdefault("minimum", -LARGEST)
+        schema.setdefault("maximum", LARGEST)
 
 
 class _Objects:
@@ -60,19 +58,17 @@ class _Objects:
     def __init__(self, root: _Open) -> None:
         self.schemas = all_within(root)
         self._references = References(root)
-        self._joining = [each for each in self.schemas if self._joins(each)]
-        parts = (self._in_place([each], _CHOICES) for each in self._joining)
+        parts = (self._in_place([each], _CHOICES) for each in self.schemas if self._joins(each))
         # They stay open themselves: their objects have members of others, too.
         self._parts = {id(part) for within in parts for part in [*within][1:]}
 
     def closings(self) -> Iterator[tuple[_Open, list[str]]]:
         """The schemas to close, and the names of the members that their objects may have."""
-        joining = {*map(id, self._joining)}
         for each in self.schemas:
             if id(each) not in self._parts:
                 together = self._in_place([each])
                 is_joined = any(id(part) in self._parts for part in together)
-                if "properties" in each or id(each) in joining or is_joined:
+                if "properties" in each or is_joined:
                     yield from self._closings(each, [])
 
     def _closings(self, schema: _Open, outer: list[str]) -> Iterator[tuple[_Open, list[str]]]:
@@ -100,8 +96,6 @@ class _Objects:
         together += [self._resolved(schema)] if "$ref" in schema else []
         parts = [*([part] for part in together), *_choices(schema)]
         has_own = bool(schema.keys() & _MEMBERS)
-        if len(parts) + has_own < 2:
-            return False
         known = _names(schema)
         return sum(self._names_others(part, known) for part in parts) + has_own > 1
 

@@ -66,6 +66,15 @@ KEPT: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
     ({"const": {"a": [2**53, 1e15, "\x01"]}}, [{"a": [2**53, 10**15, "\x01"]}], [{"a": []}]),
     ({"type": "object", "required": ["a"], "minProperties": 2}, [{"a": 1, "b": 1}], [{"a": 1}]),
     ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, ["a", 1], [None]),
+    ({"enum": [{"not": {}}, {"$ref": "#/x", "minItems": 9}]}, [{"not": {}}], [{"not": 1}]),
+    ({"enum": [10**22, True, False]}, [10**22, True, False], [10**21, 1, 0]),
+    ({"type": "integer", "multipleOf": 10_000}, [0, 20_000], [5_000]),
+    ({"const": {"default": 1, "format": "date"}}, [{"default": 1, "format": "date"}], [{}]),
+    ({"type": "array", "items": {"type": "string", "pattern": "^.$"}}, [["a"]], [["\r"]]),
+    ({"anyOf": [{"type": "string", "pattern": "^.$"}]}, ["a"], ["\r"]),
+    ({"format": "email", "allOf": [{"maxLength": 9}]}, ["a@b.cd"], ["a@b.example"]),
+    # Nonsense where nobody reads it.
+    ({"$defs": {"x": {"$ref": [1], "required": [[]], "type": "array", "minItems": "a"}}}, [1], []),
     (
         {"properties": {"a": {"type": "string"}}, "additionalProperties": True},
         [{"a": '\b\f\n\r\t"\\/'}],
@@ -104,10 +113,18 @@ REFUSED = [
     ('{"type": "integer", "minimum": -1e19}', "minimum is -1E[+]19; bounds must lie within"),
     ('{"type": "integer", "maximum": 1e19}', "maximum is 1E[+]19; bounds must lie within"),
     ('{"type": "object", "minProperties": 2}', "minProperties is 2; it is supported up to one"),
+    ('{"required": ["a", "a"], "minProperties": 3}', "minProperties is 3; .*, which are 1"),
+    ('{"type": "string", "format": "email", "allOf": 5}', "allOf"),
     ('{"x-guidance": {"lenient": true}, "not": {}}', "not is {}"),
     ('{"const": "\\ud800"}', "unexpected end of hex escape"),
     (_OPEN % '{"const": "\\u0001"}', "'.x01' has a control character"),
     (_OPEN % '{"pattern": "^\\\\x01"}', "has a control character"),
+    (_OPEN % '{"const": {"\\u0001": 1}}', "has a control character"),
+    (_OPEN % '{"enum": ["\\u0001"]}', "has a control character"),
+    (_OPEN % '{"patternProperties": {"^\\\\x01": {}}}', "has a control character"),
+    ('{"properties": {}, "required": ["\\u0001"], "additionalProperties": {}}', "has a control"),
+    ('{"const": 1e23}', "const is 1E[+]23; numbers are exact up to"),
+    ('{"const": 1' + "0" * 23 + "}", "const is 10+; numbers are exact up to"),
 ]
 
 
@@ -198,7 +215,11 @@ def test_a_number_that_asks_for_nothing_is_not_looked_at() -> None:
     assert takes(grammar, 10**30)
 
 
-@pytest.mark.parametrize("multiple", ["0", "-2", "65537", "99999999", "0.123456"])
+def test_nothing_is_nothing_whatever_its_power_of_ten() -> None:
+    assert takes(compile_schema('{"const": 0e999}'), 0)
+
+
+@pytest.mark.parametrize("multiple", ["0", "-2", "65537", "1e5", "0.123456"])
 def test_a_multiple_that_would_take_minutes_is_refused(multiple: str) -> None:
     with pytest.raises(InvalidValueError, match="multipleOf is"):
         compile_schema(f'{{"type": "number", "multipleOf": {multiple}}}')
@@ -224,6 +245,19 @@ def _pair(inner: Any) -> Any:
 def test_what_is_nested_so_deeply_that_it_would_end_the_process_is_refused(of: Any) -> None:
     with pytest.raises(InvalidValueError, match="nested too deeply"):
         compile_schema(json.dumps(definitions(3000, of)))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_references_may_lie_200_deep(order: int) -> None:
+    for links, is_refused in ((198, False), (199, True)):
+        document = definitions(links, lambda inner: inner)
+        document["$defs"] = dict([*document["$defs"].items()][::order])
+        try:
+            compile_schema(json.dumps(document))
+        except InvalidValueError as error:
+            assert is_refused and "nested too deeply" in str(error)
+        else:
+            assert not is_refused
 
 
 def test_what_is_nested_too_deeply_by_itself_is_refused() -> None:
@@ -303,6 +337,8 @@ def test_whitespace_drowns_nothing() -> None:
 A: dict[str, Any] = {"type": "object", "properties": {"a": {"const": 1}}}
 B: dict[str, Any] = {"type": "object", "properties": {"b": {"const": 1}}, "required": ["b"]}
 C: dict[str, Any] = {"properties": {"c": {"const": 1}}, "required": ["c"]}
+R = {"$ref": "#/$defs/r"}
+K_OF = {each: {"properties": {"k": {"const": each}}, "required": ["k"]} for each in "xy"}
 BOTH = {"allOf": [A, B]}
 NAMES = {"enum": ["x", "y"], "type": "string", "title": "Key"}
 IN_BOTH = {"properties": {"a": {"$ref": "#/$defs/a"}, "b": {"$ref": "#/$defs/b"}}}
@@ -312,11 +348,29 @@ CLOSED: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
     ({**A, "patternProperties": {"^b": {}}}, [{"b": 1}], []),
     ({"type": "object", "properties": {}}, [{}], [{"b": 1}]),
     ({"type": "object"}, [{}, {"b": 1}], []),
+    ({"properties": {"a.b": {}}}, [{"a.b": 1}], [{"a": 1}]),
     ({**A, "required": ["a", "b"]}, [{"a": 1, "b": [2]}], [{"a": 1}, {"a": 1, "b": 1, "c": 1}]),
     ({**A, "required": ["a"], "minProperties": 2}, [{"a": 1, "b": 1}], [{"a": 1}]),
     ({"anyOf": [A, B]}, [{}, {"a": 1}, {"b": 1}], [{"a": 1, "b": 1}]),
     ({**A, "anyOf": [{"required": ["a"]}]}, [{"a": 1}], [{}, {"a": 1, "b": 1}]),
     ({"items": {"const": 1}, "uniqueItems": False}, [[1, 1]], [[2]]),
+    ({**A, "allOf": [{"anyOf": [{"required": ["a"]}]}]}, [{"a": 1}], [{}, {"a": 1, "b": 1}]),
+    (
+        {**A, "anyOf": [{"required": ["x"]}, {"required": ["y"]}]},
+        [{"x": 1}, {"a": 1, "y": 2}],
+        [{"a": 1}, {"x": 1, "z": 1}],
+    ),
+    ({**A, "anyOf": [B], "oneOf": [C]}, [{"a": 1, "b": 1, "c": 1}], [{"a": 1, "b": 1}]),
+    (
+        {"properties": {"p": R, "q": {**A, **R}}, "$defs": {"r": {"required": ["a"]}}},
+        [{"p": {"a": 1, "z": 2}, "q": {"a": 1}}],
+        [{"p": {"z": 2}}, {"q": {"a": 1, "z": 2}}],
+    ),
+    (
+        {**A, "oneOf": [K_OF["x"], K_OF["y"]]},
+        [{"a": 1, "k": "x"}, {"k": "y"}],
+        [{"a": 1}, {"k": "x", "b": 1}],
+    ),
     (BOTH, [{"a": 1, "b": 1}, {"b": 1}], [{"a": 1}, {"b": 1, "c": 1}]),
     (
         {**A, "$ref": "#/$defs/b", "$defs": {"b": B}},
@@ -328,7 +382,7 @@ CLOSED: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
     ({"allOf": [A, {"anyOf": [B, C]}]}, [{"b": 1}, {"c": 1}, {"c": 1, "d": 1}], [{"a": 1}]),
     (
         {**A, "anyOf": [B, {"$ref": "#/$defs/c"}], "$defs": {"c": C}},
-        [{"a": 1, "b": 1}, {"c": 1}],
+        [{"a": 1, "b": 1}, {"c": 1}, {"a": 1, "c": 1}],
         [{"a": 1}, {"b": 1, "c": 1}],
     ),
     (
@@ -342,8 +396,15 @@ CLOSED: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
         [{}, {"x": {}}, {"x": {"a": 1}, "y": {}}],
         [{"z": {}}, {"x": 1}, {"x": {"b": 1}}, {"x": {}, "x2": {}}],
     ),
+    (
+        {"type": "object", "properties": {"not": A, "enum": A, "$ref": A, "extends": A}},
+        [{"not": {"a": 1}, "enum": {}, "$ref": {"a": 1}, "extends": {}}],
+        [{"not": {"b": 1}}, {"enum": {"b": 1}}, {"b": 1}],
+    ),
     ({"type": "object", "propertyNames": {"const": "x"}, "minProperties": 1}, [{"x": 2}], [{}]),
     ({"type": "integer"}, [0, -1, 2**60, 9_200_000_000_000_000_000], [10**19, -(10**19)]),
+    ({"type": "integer", "exclusiveMinimum": 5}, [6, 2**60], [5, -1, 10**19]),
+    ({"type": "integer", "exclusiveMaximum": 5}, [4, -(2**60)], [5, 9, -(10**19)]),
     ({"type": ["integer", "null"], "minimum": 5}, [5, None], [4, 10**19]),
     ({"type": ["integer", "number"]}, [10**30], []),
 ]
