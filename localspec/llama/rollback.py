@@ -191,8 +191,7 @@ class Memory:
         None, too, where layers with a sliding window keep the whole text: a copy would be without
         what the window has passed, and so be loaded into other cells.
         """
-        whole = self.kind is Rollback.PARTIAL and not self._window
-        if whole and 0 < self._owner.model.sliding_window < self.length:
+        if not self._window and 0 < self._owner.model.sliding_window < self.length:
             return None
         try:
             return self._copy(_EVERYTHING)

@@ -8,6 +8,7 @@ import pytest
 from fakes.checked import KINDS, SLIDES_AFTER, SLIDING, STATES, Checked, Make, context_of
 
 from localspec.llama.model import Model
+from localspec.llama.rollback import Memory
 from localspec.llama.sequence import KVSequence
 from localspec.llama.state import State
 from localspec.speculation.draft import NOTHING, Draft
@@ -33,7 +34,9 @@ def test_a_fork_goes_on_from_there(make: Make, kind: str, length: int) -> None:
     source = Checked(make(kind), make(kind), seed=1)
     source.read(length)
     forked = make(kind)
-    assert forked.restore(source.context.state())
+    state = source.context.state()
+    assert source.context.memory.copy_bytes == state.data.size
+    assert forked.restore(state)
     assert forked.tokens == source.text
     fork = Checked(forked, make(kind), seed=2)
     fork.step(0, 0)
@@ -204,6 +207,19 @@ def test_where_the_library_copies_nothing_there_is_nothing_in_it(
     assert context.tokens == [5, 6, 7] and context.state().tokens == (5, 6, 7)
 
 
+def test_without_memory_there_is_nothing_in_it(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise MemoryError
+
+    checked.read(5)
+    with monkeypatch.context() as patch:
+        patch.setattr(Memory, "_copy", refused)
+        assert checked.context.state().tokens == ()
+    checked.step(0, 0)
+
+
 def test_a_restoration_that_is_interrupted(
     make: Make, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,7 +257,7 @@ def test_what_was_evaluated_is_counted(models: dict[str, Model]) -> None:
         assert context.evaluated == 5 + 3
 
 
-@pytest.mark.parametrize("length", [10, 60])
+@pytest.mark.parametrize("length", [10, 16, 17, 60])
 def test_a_window_that_keeps_the_whole_text_is_copied_whole_or_not_at_all(
     make: Make, length: int
 ) -> None:
