@@ -58,14 +58,12 @@ def compile_gbnf(text: str) -> str:
 
 def _parse(text: str) -> Rules:
     try:
-        rules = GrammarParser().parse(text)
+        rules: Rules = GrammarParser().parse(text)
     except GbnfToLarkError as error:
         message = str(error).removesuffix(f" at {error.pos}")
         _fail(text, error.pos.pos, message[0].lower() + message[1:])
     except IndexError:
         _fail(text, len(text) - 1, "incomplete escape sequence")
-    for rule in rules.values():
-        rule.comment = ""
     return rules
 
 
@@ -89,7 +87,7 @@ def _literal(value: str) -> str:
     def character(found: re.Match[str]) -> str:
         return chr(int(found[1], 16)) if found[1] else _CONTROL.get(found[4], found[4])
 
-    return json.dumps(_ESCAPE.sub(character, value), ensure_ascii=False)[1:-1]
+    return json.dumps(_ESCAPE.sub(character, value))[1:-1]
 
 
 def _nodes(node: ASTNode) -> Iterator[ASTNode]:

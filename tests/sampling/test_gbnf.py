@@ -27,6 +27,10 @@ TAKES = [
     ("root ::= .", ["a", "\n", "é"], ["", "ab"]),
     ('root ::= "\\x41\\u00e9\\U0001F600\\"\\\\\\t"', ['Aé😀"\\\t'], ["A"]),
     ("root ::= [\\u00e9-\\u00ff\\x2d]{2}", ["éü", "--"], ["ea"]),
+    ('root ::= "\\u0022\\x5c\\r\\x7f\\u2028"', ['"\\\r\x7f\u2028'], ['"']),
+    ("root ::= [\\u005d\\u005c\\u0022\\u005e]", ["]", "\\", '"', "^"], ["a"]),
+    ('# a comment, with "quotes" \\\nroot ::= "a" # %llguidance {}\n# the end', ["a"], [""]),
+    ('root ::= "(" root* ")"', ["()", "(()(()))"], ["(", ""]),
     ('root ::= "(" root ")" |', ["", "()", "((()))"], ["(", "())"]),
     ('root ::= x-1* "."\nx-1 ::=\n "a" |\n "b"', [".", "abba."], ["ab"]),
     ('root ::= root "a" | "b"', ["b", "baa"], ["", "a"]),
@@ -49,6 +53,11 @@ WRONG = [
     ('x ::= "a"\n\nroot ::= x  yy', 'line 3, column 13: there is no rule "yy"'),
     ('root ::= "a\\', "line 1, column 12: incomplete escape"),
     ('root ::= "a" )', "line 1, column 14: expected name"),
+    ('root ::= "\\u00e9\\U000000e9" )', "line 1, column 29: expected name"),
+    ('root ::= yyy yy\nyyy ::= "a"', 'line 1, column 14: there is no rule "yy"'),
+    ('root ::= "a" root+', 'line 1, column 1: no text ever satisfies the rule "root"'),
+    ('root ::= x\nx ::= "a"{2,1} x | "b"', 'line 2, column 1: in the rule "x": range end must be'),
+    ('# a\n# b\nroot ::= "a" | "b" |\n x\n# c\nx ::= [z-a]', 'line 6, column 1: in the rule "x"'),
     ("root ::= 'a'", "line 1, column 10: expected name"),
     ("root ::= [", "line 1, column 11: unexpected end"),
     ('root ::= "\\q"', "line 1, column 12: invalid escape sequence"),
@@ -72,9 +81,11 @@ def test_a_grammar_without_a_root_is_refused(text: str) -> None:
         compile_gbnf(text)
 
 
-def test_half_a_surrogate_is_no_character() -> None:
-    with pytest.raises(InvalidValueError, match=r"\\ud800 is no character"):
-        compile_gbnf('root ::= "\\ud800"')
+@pytest.mark.parametrize("code", ["\\ud800", "\\udfff", "\\U00110000", "\\Uffffffff"])
+def test_a_code_beyond_unicode_is_no_character(code: str) -> None:
+    with pytest.raises(InvalidValueError) as error:
+        compile_gbnf(f'root ::= "{code}"')
+    assert str(error.value) == f"grammar: {code} is no character"
 
 
 @pytest.mark.parametrize("text", [llama_grammar.JSON_GBNF, llama_grammar.C_GBNF])
