@@ -54,13 +54,8 @@ def compile_schema(text: str) -> str:
 
 
 def _options(schema: Schema, understood: Schema) -> "JsonCompileOptions":
-    """How llguidance reads the schema, whatever its own key "x-guidance" says."""
-    options: JsonCompileOptions = {
-        "whitespace_flexible": True,
-        "whitespace_pattern": space_within(understood),
-        "coerce_one_of": False,
-        "lenient": False,
-    }
+    """How llguidance reads the schema."""
+    options: JsonCompileOptions = {"whitespace_pattern": space_within(understood)}
     if spells_texts_one_way(schema, understood):
         # "\u0061" would pass for another name than "a".
         options["json_allowed_escapes"] = 'nrbtf\\"'

@@ -29,8 +29,8 @@ NOT_ENFORCED = {
 _ASSERTIONS_OF_DRAFT_3 = ("disallow", "divisibleBy", "extends")
 # Their values are maps from names to schemas.
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
-# Their values are JSON of any kind, not schemas.
-_ANNOTATIONS = ("default", "examples", "example")
+# Their values are JSON of any kind, not schemas. "x-guidance" would have llguidance write no JSON.
+_ANNOTATIONS = ("default", "examples", "example", "x-guidance")
 _VALUES = ("const", "enum", *_ANNOTATIONS)
 
 # Control characters that JSON escapes by number only, and how a pattern may ask for them.

@@ -210,6 +210,17 @@ def test_a_number_that_would_become_another_is_refused(place: str, number: str) 
     assert len(str(error.value)) < 200
 
 
+def test_a_schema_does_not_choose_how_it_is_read() -> None:
+    """By its key of llguidance's: the text would be no JSON, or not of the schema."""
+    own = {"item_separator": ";", "key_separator": "=", "lenient": True, "coerce_one_of": True}
+    schema = {"type": "array", "items": {"const": {"a": 1}}}
+    grammar = compile_schema(json.dumps({**schema, "x-guidance": own}))
+    assert grammar == compile_schema(json.dumps(schema))
+    assert takes(grammar, [{"a": 1}, {"a": 1}])
+    named = {"properties": {"x-guidance": {"const": 1}}}
+    assert takes(compile_schema(json.dumps(named)), {"x-guidance": 1})
+
+
 def test_a_number_that_asks_for_nothing_is_not_looked_at() -> None:
     grammar = compile_schema('{"type": "number", "default": 1e400, "examples": [1e99]}')
     assert takes(grammar, 10**30)
