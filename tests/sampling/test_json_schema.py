@@ -20,6 +20,8 @@ NODE = {
 }
 NEEDS_ITSELF = {**NODE, "required": ["v", "next"]}
 
+NONSENSE = {"$ref": [1], "required": [[]], "type": "array", "minItems": "a", "properties": 3}
+
 KEPT: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
     ({}, [1, "a", [None], {"a": {}}], []),
     ({"type": "integer", "minimum": 0, "maximum": 120}, [0, 99, 120], [-1, 121, "1"]),
@@ -74,7 +76,7 @@ KEPT: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
     ({"anyOf": [{"type": "string", "pattern": "^.$"}]}, ["a"], ["\r"]),
     ({"format": "email", "allOf": [{"maxLength": 9}]}, ["a@b.cd"], ["a@b.example"]),
     # Nonsense where nobody reads it.
-    ({"$defs": {"x": {"$ref": [1], "required": [[]], "type": "array", "minItems": "a"}}}, [1], []),
+    ({"$defs": {"x": {"$ref": "#/$defs/y"}, "y": NONSENSE}}, [1], []),
     (
         {"properties": {"a": {"type": "string"}}, "additionalProperties": True},
         [{"a": '\b\f\n\r\t"\\/'}],
