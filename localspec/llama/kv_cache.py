@@ -78,7 +78,8 @@ class KVCache(ABC, Generic[_Text]):
     @property
     def memory(self) -> Any:
         """The library's KV cache ("memory")."""
-        return self._memory if self.handle else None
+        _ = self.handle  # which may be made anew
+        return self._memory
 
     @property
     def window(self) -> int:
@@ -179,7 +180,7 @@ class KVCache(ABC, Generic[_Text]):
         copies = []
         for sequence in self.sequences:
             sequence.roll_back()
-            copies.append(sequence.memory.copy() if sequence.memory.length else None)
+            copies.append(sequence.memory.copy())
         try:
             yield
         finally:
