@@ -78,8 +78,7 @@ class KVCache(ABC, Generic[_Text]):
     @property
     def memory(self) -> Any:
         """The library's KV cache ("memory")."""
-        _ = self.handle  # which may be made anew
-        return self._memory
+        return llama_cpp.llama_get_memory(self.handle)
 
     @property
     def window(self) -> int:
@@ -235,7 +234,6 @@ class KVCache(ABC, Generic[_Text]):
     def _set_up(self) -> None:
         texts, n_ctx = self.params.texts, int(llama_cpp.llama_n_ctx(self._handle))
         self.n_cells = min(self.params.n_ctx, n_ctx // texts)
-        self._memory = llama_cpp.llama_get_memory(self._handle)
         self._batch = Batch(self.chunk + MAX_DEPTH, texts + self.params.branches)
         self.hidden = HiddenStates(self._handle)
         self._logits = Logits(self._handle, self.n_vocab)

@@ -199,3 +199,28 @@ def test_texts_come_back_into_a_cache_that_was_emptied(cache: Context) -> None:
         raise KeyboardInterrupt
     for text, evaluated in zip(texts, (42, 20, 0), strict=True):
         assert_reads_on(cache, text, evaluated)
+
+
+def test_a_copy_that_the_library_does_not_take_back_is_read_again(
+    cache: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = llama_cpp.llama_state_seq_set_data_ext
+
+    def refused(*arguments: Any) -> int:
+        load(*arguments)
+        return 0
+
+    text = cache.new_sequence()
+    text.extend(TEXT)
+    text.mark()
+    with monkeypatch.context() as patch:
+        patch.setattr(llama_cpp, "llama_state_seq_set_data_ext", refused)
+        with cache.emptied():
+            llama_cpp.llama_memory_clear(cache.memory, True)
+    assert text.memory.length == 0 and not text.memory.marks
+    assert_reads_on(cache, text, 80)
+    with monkeypatch.context() as patch:
+        patch.setattr(llama_cpp, "llama_state_seq_set_data_ext", refused)
+        cache.resize(4)
+    assert text.memory.length == 0
+    assert_reads_on(cache, text, 122)

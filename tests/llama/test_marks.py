@@ -76,12 +76,22 @@ def test_a_mark_is_of_one_text_only(checked: Checked) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mamba"])
-def test_a_mark_beyond_the_text_is_not_added(checked: Checked) -> None:
-    """The text may go on otherwise."""
+def test_a_mark_is_added_within_the_text_and_memory(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond it the text may go on otherwise."""
     checked.read(20)
     checked.context.mark()
     memory = checked.context.memory
-    memory.add_mark(21, memory.marks[20])
+    copy = memory.marks[20]
+    memory.add_mark(21, copy)
+    assert [*memory.marks] == [20]
+    memory.marks.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(marks_module, "spare_memory", lambda: 0)
+        memory.add_mark(20, copy)
+        assert not memory.marks
+    memory.add_mark(20, copy)
     assert [*memory.marks] == [20]
 
 
