@@ -55,8 +55,8 @@ class Spelling:
             self._ids.setdefault(piece, token)
         # A SentencePiece vocabulary has an ASCII character twice: as a byte and as a token.
         for letter in map(chr, range(128)):
-            if len(found := self._of_text(letter, first=False)) == 1:
-                self._ids[self.pieces[found[0]]] = found[0]
+            for token in self._of_text(letter, first=False):
+                self._ids[self.pieces[token]] = token
         self._ids.pop(b"", None)
         self._before_space = _bytes_before_a_space(self.pieces)
         self.adds_space = self._adds_space()

@@ -6,8 +6,10 @@ With tokenizers of llama.cpp, of every kind that splits texts in a way of its ow
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from random import Random
 
 import pytest
+from fakes.letters import Letters
 from fakes.pycode import PYCODE
 from fakes.respelled import write_respelled
 from fakes.stateful import examples, run_machine
@@ -103,8 +105,8 @@ def translation(own: Model, target_model: Model) -> Translation:
 
 def whole(translation: Translation, tokens: Sequence[int]) -> list[int]:
     """The drafter's tokens of a text, each stretch without a control token tokenized as one."""
-    target, own = translation.target.tokenizer, translation.own.tokenizer
-    found = [own.bos]
+    target = translation.target.tokenizer
+    found = list(translation.begins)
     stretch, is_start = b"", True
 
     for place, token in enumerate(tokens):
@@ -214,6 +216,45 @@ def test_only_the_end_is_tokenized_again(
     for token in text[1:200]:
         respelled.extend([token])
     assert max(sizes) < 100
+
+
+LETTERS = Translation(Letters("a", "b", "ab", None), Letters("b", "a", None))
+
+
+def test_a_prompt_has_the_wording_that_it_was_given_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    respelled = RespelledText(LETTERS)
+    for prompt, wording, text, tokens in (
+        ([], [], [0, 1], [1, 0]),
+        ([0, 1], [1, 1, 1], [0, 1], [1, 1, 1]),
+        ([0, 1], [0], [0, 1, 2], [0, 1, 0]),
+        ([0], [1, 1], [0, 1], [1, 1, 0]),
+        ([1], [1, 1], [0, 1], [1, 0]),
+        ([0, 1, 0], [1], [0, 1], [1, 0]),
+        ([0], [], [0, 1], [0]),
+        ([], [0, 0], [0, 1], [1, 0]),
+    ):
+        respelled.reword(prompt, wording)
+        respelled.set_text(text)
+        assert respelled.tokens == tokens
+    read = list[bytes]()
+    monkeypatch.setattr(Spelling, "tokens", lambda _, data, **__: read.append(data) or [])
+    respelled.reword([], [0, 0])
+    respelled.set_text([0, 1])
+    assert not read
+
+
+def test_a_long_text_may_be_cut_anywhere() -> None:
+    """Also behind a wording, and behind control tokens, where no text comes before."""
+    random = Random(1)
+    for begin, wording in (([], []), ([0, 0, 1], [0])):
+        text = [*begin, *random.choices([0, 1, 2, 3], k=400)]
+        respelled = RespelledText(LETTERS)
+        respelled.reword(begin, wording)
+        for length in (len(text), 400, 131, 130, 129, 128, 127, 68, 67, 66, 64, 63, 4, 3, 200):
+            respelled.set_text(text[:length])
+            assert respelled.tokens == [*wording, *whole(LETTERS, text[len(begin) : length])]
 
 
 def test_a_stretch_without_a_border_is_cut(translation: Translation, target_model: Model) -> None:

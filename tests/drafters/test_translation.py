@@ -60,11 +60,12 @@ def test_the_token_of_bytes() -> None:
         # The beginning of a character, and the longest tokens of its bytes.
         (b"a\xf0\x9f\x98", False, [1, 4, 5]),
         (b"\xf0\x9f\x98\x80", False, [6]),
+        (b"\xe6\x97", False, [8, 9]),
         (b"", True, []),
     ],
 )
 def test_the_tokens_of_bytes(data: bytes, first: bool, tokens: list[int]) -> None:
-    own = AddsSpace(" a", "a", b"\xff", b"\xf0", b"\xf0\x9f", b"\x98", "😀")
+    own = AddsSpace(" a", "a", b"\xff", b"\xf0", b"\xf0\x9f", b"\x98", "😀", " ", b"\xe6", b"\x97")
     assert Spelling(own).tokens(data, first=first) == tokens
 
 
@@ -96,10 +97,11 @@ def test_a_border_is_where_no_token_reaches_across(
 
 
 def test_a_border_has_tokens_of_the_text() -> None:
-    own = Spelling(Letters("a", " b", " a", "  a"))
+    own = Spelling(Letters("a", " b", " a", "  a", " "))
     assert own.last_border([0, 1], b"a b") == (1, 1)
     # A tokenizer may have put one space in front, and may have changed the text.
     assert own.last_border([2, 1], b"a b") == (1, 1)
+    assert own.last_border([4, 1], b" b") == (0, 0)
     assert own.last_border([3, 1], b"a b") == (0, 0)
     assert own.last_border([2, 1], b"x b") == (0, 0)
     assert own.last_border([0], b"a b") == (0, 0)

@@ -174,6 +174,14 @@ def test_a_larger_cache_that_does_not_fit_changes_nothing(
         patch.setattr(head, "new_handle", refused)
         cache.resize(2)
     assert len(living) == 2 and (cache.params.texts, head.params.texts) == (1, 1)
+    # One that was lost is made anew first.
+    head.has_failed = True
+    head.free()
+    with monkeypatch.context() as patch, pytest.raises(DeviceError, match="no memory"):
+        patch.setattr(head, "new_handle", refused)
+        cache.resize(2)
+    assert len(living) == 1 and cache.params.texts == 1
+    head.renew()
     targets = []
     monkeypatch.setattr(
         head, "new_handle", lambda texts, target: (targets.append(target), made(texts))[1]
@@ -183,7 +191,7 @@ def test_a_larger_cache_that_does_not_fit_changes_nothing(
     assert targets == [cache.handle]
     assert len(living) == 2 and (cache.params.texts, head.params.texts) == (2, 1)
     assert_reads_on(cache, text, 40)
-    assert_reads_on(head, own, 40)
+    assert_reads_on(head, own, 80)
     cache.close()
     assert not living and not cache.head_contexts
 
