@@ -11,6 +11,7 @@ from fakes.checked import KINDS, SLIDING, TOLERANCE, company_of, context_of
 from localspec.errors import DeviceError, LocalspecError, ModelLoadError
 from localspec.llama import kv_cache
 from localspec.llama.context import Context
+from localspec.llama.kv_cache import MAX_IDS
 from localspec.llama.model import Model
 from localspec.llama.rollback import Rollback
 from localspec.speculation.draft import Draft
@@ -50,6 +51,26 @@ def test_a_place_that_is_left_is_taken_again(cache: Context) -> None:
         each.close()
     with pytest.raises(LocalspecError, match="closed"):
         _ = cache.memory
+
+
+def test_a_text_leaves_a_cache_that_was_lost_without_making_it_anew(cache: Context) -> None:
+    first, second = cache.new_sequence(), cache.new_sequence()
+    first.extend(TEXT)
+    second.extend(TEXT[:9])
+    cache.has_failed = True
+    cache.free()
+    second.close()
+    assert (cache.renewals, cache.sequences) == (0, [first])
+    assert_reads_on(cache, first, 80)
+
+
+def test_as_many_texts_as_the_library_has_ids(models: dict[str, Model]) -> None:
+    cache = company_of(models["llama"], "llama", n_ctx=4)
+    with cache.new_sequence() as text, pytest.raises(LocalspecError, match="257 texts are too"):
+        cache.resize(MAX_IDS)
+        assert cache.params.texts == 256
+        text.extend([5])
+        cache.resize(MAX_IDS + 1)
 
 
 def test_threads_are_those_of_the_library(cache: Context) -> None:
@@ -159,41 +180,53 @@ def test_no_context_of_the_library_is_left(models: dict[str, Model], living: lis
 def test_a_larger_cache_that_does_not_fit_changes_nothing(
     models: dict[str, Model], living: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of a head beside it, which is made last."""
-    cache, head = (company_of(models["llama"], "llama", n_ctx=64, texts=1) for _ in range(2))
-    text, own = cache.new_sequence(), head.new_sequence()
-    for each in (text, own):
-        each.extend(TEXT)
-    cache.head_contexts.append(head)
-    made = head.new_handle
+    """That of the last head beside it, which is made last."""
+    caches = [company_of(models["llama"], "llama", n_ctx=64, texts=1) for _ in range(3)]
+    texts = [each.new_sequence() for each in caches]
+    for text in texts:
+        text.extend(TEXT)
+    cache, *heads = caches
+    cache.head_contexts += heads
+    targets = []
+
+    def made(places: int, target: Any = None) -> Any:
+        targets.append(target)
+        return Context.new_handle(cache, places)
 
     def refused(*_: object) -> None:
         raise ModelLoadError("no memory")
 
-    with monkeypatch.context() as patch, pytest.raises(ModelLoadError, match="no memory"):
-        patch.setattr(head, "new_handle", refused)
-        cache.resize(2)
-    assert len(living) == 2 and (cache.params.texts, head.params.texts) == (1, 1)
-    # One that was lost is made anew first.
-    head.has_failed = True
-    head.free()
-    with monkeypatch.context() as patch, pytest.raises(DeviceError, match="no memory"):
-        patch.setattr(head, "new_handle", refused)
-        cache.resize(2)
-    assert len(living) == 1 and cache.params.texts == 1
-    head.renew()
-    targets = []
-    monkeypatch.setattr(
-        head, "new_handle", lambda texts, target: (targets.append(target), made(texts))[1]
-    )
+    for head in heads:
+        monkeypatch.setattr(head, "new_handle", made)
+    with monkeypatch.context() as patch:
+        patch.setattr(heads[1], "new_handle", refused)
+        with pytest.raises(ModelLoadError, match="no memory"):
+            cache.resize(2)
+        assert len(living) == 3 and [each.params.texts for each in caches] == [1, 1, 1]
+        # One that was lost is made anew first.
+        heads[1].has_failed = True
+        heads[1].free()
+        with pytest.raises(DeviceError, match="no memory"):
+            cache.resize(2)
+        assert len(living) == 2 and [each.params.texts for each in caches] == [1, 1, 1]
+    heads[1].renew()
     # A head has its own number of places, in the new cache of its target.
     cache.resize(2)
-    assert targets == [cache.handle]
-    assert len(living) == 2 and (cache.params.texts, head.params.texts) == (2, 1)
-    assert_reads_on(cache, text, 40)
-    assert_reads_on(head, own, 80)
+    assert targets[-2:] == [cache.handle] * 2
+    assert len(living) == 3 and [each.params.texts for each in caches] == [2, 1, 1]
+    for each, text, evaluated in zip(caches, texts, (40, 40, 80), strict=True):
+        assert_reads_on(each, text, evaluated)
     cache.close()
     assert not living and not cache.head_contexts
+
+
+def test_a_pass_without_a_verdict_is_forgotten_by_a_larger_cache(cache: Context) -> None:
+    """Its text is copied as it was in front of it, and nothing of that is read again."""
+    text = cache.new_sequence()
+    text.extend(TEXT)
+    text.score(5, Draft([6]))
+    cache.resize(4)
+    assert_reads_on(cache, text, 42)
 
 
 def test_texts_come_back_into_a_cache_that_was_emptied(cache: Context) -> None:
