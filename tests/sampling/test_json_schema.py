@@ -298,6 +298,13 @@ NAMED = [
 ]
 
 
+def test_a_name_that_is_known_has_one_spelling() -> None:
+    for schema in NAMED[:2]:
+        grammar = compile_schema(json.dumps(schema))
+        assert spells(grammar, '{"a": 1}') and spells(grammar, '{"b": "x"}')
+        assert not any(spells(grammar, f'{{"\\u0061": {value}}}') for value in (1, '"x"'))
+
+
 @pytest.mark.parametrize("schema", NAMED, ids=range(len(NAMED)))
 def test_no_name_passes_for_another(schema: dict[str, Any]) -> None:
     grammar = compile_schema(json.dumps(schema))
