@@ -64,7 +64,7 @@ class RespelledText:
     def set_text(self, tokens: Sequence[int]) -> None:
         """Change to another text; what both begin with is not tokenized again."""
         size = len(self._prompt)
-        worded = 0 < size <= len(tokens) and list(tokens[:size]) == self._prompt
+        worded = size > 0 and list(tokens[:size]) == self._prompt
         if self._is_reworded or worded != (self._states[0].count > 0):
             self._begin(worded=worded)
             self._is_reworded = False

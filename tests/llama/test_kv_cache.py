@@ -1,7 +1,8 @@
 """The library's context of some texts: its places, its threads, and what is left of it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import llama_cpp
 import numpy as np
@@ -218,6 +219,34 @@ def test_a_larger_cache_that_does_not_fit_changes_nothing(
         assert_reads_on(each, text, evaluated)
     cache.close()
     assert not living and not cache.head_contexts
+
+
+def test_heads_are_freed_before_their_target_and_made_anew_behind_it(
+    models: dict[str, Model], living: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caches = [company_of(models["llama"], "llama", n_ctx=64) for _ in range(3)]
+    cache, *heads = caches
+    cache.head_contexts += heads
+    texts = [each.new_sequence() for each in caches]
+    freed = list[Context]()
+    for each in caches:
+
+        def free(each: Context = each, usual: Callable[[], None] = each.free) -> None:
+            freed.append(each)
+            usual()
+
+        monkeypatch.setattr(each, "free", free)
+    with monkeypatch.context() as patch:
+        patch.setattr(heads[0], "new_handle", Mock(side_effect=ModelLoadError("no memory")))
+        cache.renew()
+    assert freed == [heads[1], heads[0], cache]
+    # That of the one with too little memory is made with its next use.
+    assert [each.renewals for each in caches] == [1, 0, 1] and len(living) == 2
+    for each, text in zip(caches, texts, strict=True):
+        assert_reads_on(each, text, 0)
+    assert [each.renewals for each in caches] == [1, 1, 1]
+    cache.close()
+    assert not living
 
 
 def test_a_pass_without_a_verdict_is_forgotten_by_a_larger_cache(cache: Context) -> None:
