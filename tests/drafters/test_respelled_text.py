@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from random import Random
 
 import pytest
-from fakes.letters import Letters
+from fakes.letters import AddsSpace, Letters
 from fakes.pycode import PYCODE
 from fakes.respelled import write_respelled
 from fakes.stateful import examples, run_machine
@@ -103,17 +103,24 @@ def translation(own: Model, target_model: Model) -> Translation:
     return Translation(target_model, own)
 
 
-def whole(translation: Translation, tokens: Sequence[int]) -> list[int]:
-    """The drafter's tokens of a text, each stretch without a control token tokenized as one."""
+def whole(
+    translation: Translation, tokens: Sequence[int], wording: Sequence[int] | None = None
+) -> list[int]:
+    """The drafter's tokens of a text, each stretch without a control token tokenized as one.
+
+    wording: of what comes before.
+    """
     target = translation.target.tokenizer
-    found = list(translation.begins)
-    stretch, is_start = b"", True
+    spaces = b" " if translation.target.adds_space else b""
+    found = list(translation.begins if wording is None else wording)
+    stretch, is_start = b"", wording is None
 
     for place, token in enumerate(tokens):
         piece = target.piece(token)
         if piece:
-            stretch += piece
-        elif place or token != target.bos:
+            is_first = wording is None and list(tokens[:place]) in ([], [target.bos])
+            stretch += piece[1:] if is_first and piece[:1] == b" " == spaces else piece
+        elif place or wording is not None or token != target.bos:
             found += translation.own.tokens(stretch, first=is_start)
             found += translation.control(token)
             stretch, is_start = b"", False
@@ -245,16 +252,30 @@ def test_a_prompt_has_the_wording_that_it_was_given_last(
     assert not read
 
 
-def test_a_long_text_may_be_cut_anywhere() -> None:
+# Vocabularies of which both, one or none begin a text with a space.
+WITH_SPACES = [
+    Translation(
+        target(" a", "a", "b", " ", None, None, bos=5), own("b", " a", "a", " ", None, bos=4)
+    )
+    for target in (Letters, AddsSpace)
+    for own in (Letters, AddsSpace)
+]
+
+
+@pytest.mark.parametrize("translation", WITH_SPACES, ids=range(4))
+@pytest.mark.parametrize("begin", [[], [0], [5], [5, 0], [5, 3, 0], [4, 0], [2, 5]])
+@pytest.mark.parametrize("wording", [None, [0]])
+def test_a_long_text_may_be_cut_anywhere(
+    translation: Translation, begin: list[int], wording: list[int] | None
+) -> None:
     """Also behind a wording, and behind control tokens, where no text comes before."""
-    random = Random(1)
-    for begin, wording in (([], []), ([0, 0, 1], [0])):
-        text = [*begin, *random.choices([0, 1, 2, 3], k=400)]
-        respelled = RespelledText(LETTERS)
-        respelled.reword(begin, wording)
-        for length in (len(text), 400, 131, 130, 129, 128, 127, 68, 67, 66, 64, 63, 4, 3, 200):
-            respelled.set_text(text[:length])
-            assert respelled.tokens == [*wording, *whole(LETTERS, text[len(begin) : length])]
+    prompt = [1, 1, 2, 1] if wording else []
+    text = [*prompt, *begin, *Random(1).choices(range(5), k=300)]
+    respelled = RespelledText(translation)
+    respelled.reword(prompt, wording or [])
+    for length in (300, 131, 130, 129, 128, 127, 68, 67, 66, 64, 63, 9, 5, 4, 200):
+        respelled.set_text(text[:length])
+        assert respelled.tokens == whole(translation, text[len(prompt) : length], wording)
 
 
 def test_a_stretch_without_a_border_is_cut(translation: Translation, target_model: Model) -> None:

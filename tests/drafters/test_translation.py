@@ -4,18 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes.letters import Letters
+from fakes.letters import AddsSpace, Letters
 
 from localspec.drafters import translation as translation_module
 from localspec.drafters.spelling import Spelling
 from localspec.drafters.translation import NONE, Translation
-
-
-class AddsSpace(Letters):
-    """A tokenizer that begins a text with a space, as SentencePiece does."""
-
-    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        return super().tokenize(f" {text}", add_special=add_special, parse_special=parse_special)
 
 
 class LettersAlone(Letters):

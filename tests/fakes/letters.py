@@ -46,3 +46,10 @@ class Letters:
                 found.append(token)
             rest = rest[size:]
         return found
+
+
+class AddsSpace(Letters):
+    """A tokenizer that begins a text with a space, as SentencePiece does."""
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        return super().tokenize(f" {text}", add_special=add_special, parse_special=parse_special)
