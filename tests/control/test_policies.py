@@ -3,14 +3,18 @@
 import random
 
 import pytest
-from fakes.machine import CostlyDrafter, FakeClock, Machine
+from fakes.machine import SAMPLER, CostlyDrafter, FakeClock, Machine, OfTraits
 
 from localspec.control.acceptance import NO_PRIOR
 from localspec.control.adaptive import AdaptivePolicy
+from localspec.control.cost_model import CostModel
+from localspec.control.pass_costs import PassCosts
 from localspec.control.policies import Policies
 from localspec.control.row_budget import RowBudget
 from localspec.generation_config import GenerationConfig
 from localspec.sampling.params import SamplingParams
+from localspec.sampling.prefix import Prefix
+from localspec.speculation.drafter import Limit
 
 
 class Texts:
@@ -120,3 +124,71 @@ def test_a_text_of_other_drafters_teaches_nothing() -> None:
     texts.own = Policies([drafter], texts.machine.costs(drafter), lambda *_: NO_PRIOR)
     texts.end(first)
     assert not texts.begin()._before
+
+
+def policies_of(*drafters: object, costs: PassCosts) -> Policies:
+    return Policies(drafters, CostModel(costs), lambda *_: NO_PRIOR)  # type: ignore[arg-type]
+
+
+def test_other_costs_hold_for_all_policies_that_there_are() -> None:
+    drafter = CostlyDrafter(FakeClock(), lambda: True)
+    policies = policies_of(drafter, costs=PassCosts({1: 1.0}))
+    policy = policies.policy(GenerationConfig(), SamplingParams(), deepest=31)
+    policies.use_costs(CostModel(costs := PassCosts({1: 2.0})))
+    assert isinstance(policy, AdaptivePolicy) and policy._passes is costs
+
+
+def test_counts_are_taken_once_and_not_of_unusual_texts() -> None:
+    policies = policies_of(CostlyDrafter(FakeClock(), lambda: True), costs=PassCosts({1: 1.0}))
+    usual, unusual = (
+        policies.policy(GenerationConfig(), params, deepest=31)
+        for params in (SamplingParams(), SamplingParams(mirostat=2))
+    )
+    for policy in (usual, unusual):
+        assert isinstance(policy, AdaptivePolicy)
+        policy.candidates[0].learn([5, 5], [5, 6])
+    for tried in (2, 0):
+        [(_, _, name, counts)] = policies.take_counts()
+        assert (name, counts.total.tried) == ("costly", tried)
+
+
+def test_without_drafts_only_those_that_read_hidden_rows_follow_the_text() -> None:
+    head = OfTraits(FakeClock(), reads_hidden=(1,))
+    policies = policies_of(
+        CostlyDrafter(FakeClock(), lambda: True), head, costs=PassCosts({1: 1.0})
+    )
+    for depth, drafters in ((0, [head]), (3, [*policies._drafters])):
+        policy = policies.policy(GenerationConfig(depth=depth), SamplingParams(), deepest=31)
+        assert [*policy.drafters] == drafters
+
+
+def test_no_depth_is_deeper_than_drafts_may_be() -> None:
+    policies = policies_of(CostlyDrafter(FakeClock(), lambda: True), costs=PassCosts({1: 1.0}))
+    policy = policies.policy(GenerationConfig(depth=9), SamplingParams(), deepest=3)
+    assert policy.decide(Limit(99, Prefix(0), SAMPLER)).depth == 3
+
+
+@pytest.mark.parametrize(("deepest", "rows"), [(1, 2), (2, 2), (3, 4)])
+def test_fixed_depths_are_padded_to_rows_that_drafts_may_have(deepest: int, rows: int) -> None:
+    budget = RowBudget()
+    own, _ = budget.new_share(), budget.new_share()
+    policies = policies_of(costs=PassCosts({1: 1.0, 2: 1.8, 4: 1.7}))
+    policy = policies.policy(GenerationConfig(depth=0), SamplingParams(), deepest=deepest, rows=own)
+    assert policy.padded(2) == rows
+
+
+def test_where_changes_cost_time_fixed_depths_keep_rows_of_any_width() -> None:
+    policies = policies_of(costs=PassCosts({1: 1.0, 32: 1.1}, change=2.0))
+    policy = policies.policy(GenerationConfig(depth=0), SamplingParams(), deepest=1)
+    assert [policy.padded(rows) for rows in (8, 8, 8, 8, 5)][-2:] == [8, 8]
+    # Another text begins behind other passes.
+    policies.policy(GenerationConfig(depth=0), SamplingParams(), deepest=1)
+    assert policy.padded(5) == 5
+
+
+def test_a_policy_keeps_its_share_where_it_gets_no_other() -> None:
+    policies = policies_of(CostlyDrafter(FakeClock(), lambda: True), costs=PassCosts({1: 1.0}))
+    share = RowBudget().new_share()
+    for rows in (share, None):
+        policy = policies.policy(GenerationConfig(), SamplingParams(), deepest=31, rows=rows)
+        assert isinstance(policy, AdaptivePolicy) and policy.rows is share

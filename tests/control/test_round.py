@@ -79,13 +79,44 @@ def test_where_unequal_rows_share_nothing_others_are_expected_to_draft_as_last(
     assert rows[3:] == [(depth, alike[depth - 1]) for depth in (1, 2, 3)]
 
 
+def test_tokens_of_a_draft_come_in_their_order_though_a_later_one_costs_less() -> None:
+    """The others' first token takes 0.3 s, the second one 0.05 s; they had half as much lately."""
+    other = Offer((0.9, 0.8), Drafting([0.0, 0.3, 0.35]), tokens=2.0)
+    plans = Round(PassCosts(LINEAR), offer(tokens=4.0), [other]).plans([1.0], FREE)
+    seen = {plan.others: plan.tokens for plan in plans}
+    assert seen == {
+        (1,): pytest.approx(2 * 1.0),
+        (2,): pytest.approx(2 * 1.9),
+        (3,): pytest.approx(2 * 2.7),
+    }
+
+
+def test_without_its_own_draft_a_text_waits_for_those_of_others_and_their_hosts() -> None:
+    round_ = Round(PassCosts(LINEAR), Offer(), [Offer((0.9,), Drafting([0.0, 0.05]), host=0.2)])
+    assert round_.plain == pytest.approx((1.2 + 0.05 + 0.2) / 2.9)
+
+
+def test_tokens_that_are_not_worth_their_drafting_are_no_choice_but_for_all_alike() -> None:
+    dear = Offer((0.9, 0.8), Drafting([0.0, 5.0, 10.0]))
+    rows = [plan.others for plan in Round(PassCosts(LINEAR), Offer(), [dear]).plans([0.9], FREE)]
+    assert rows == [(1,), (2,)]
+
+
+def test_a_text_that_drafts_nothing_finds_room_beside_any_drafts() -> None:
+    free = Drafting([0.0] * 32)
+    others = [Offer([0.9] * 31, free, depth=31, decided=True) for _ in range(2)]
+    passes = PassCosts(LINEAR)
+    round_ = Round(passes, Offer(), others)
+    assert round_.plain == pytest.approx(passes.seconds(65) / (3 + 2 * sum([0.9] * 31)))
+
+
 def test_what_others_have_decided_is_drawn_once_whatever_the_others_draft() -> None:
     drafting = Drafting([0.0, 0.2, 0.4, 0.6])
-    decided = Offer((0.9, 0.8, 0.7), drafting, depth=2, decided=True)
-    plans = list(Round(PassCosts(LINEAR), Offer(), [decided]).plans([0.9, 0.8], FREE))
+    decided = Offer((0.9, 0.8, 0.7), drafting, depth=2, decided=True, tokens=2.0)
+    plans = list(Round(PassCosts(LINEAR), offer(tokens=4.0), [decided]).plans([0.9, 0.8], FREE))
     assert len(plans) == 4, "the likeliest first, and all alike"
     for plan in plans:
-        assert plan.others == (3,)
+        assert plan.others == (3,) and plan.tokens == pytest.approx(2 * 2.7)
         assert plan.seconds == pytest.approx(1.0 + 0.1 * (3 + plan.depth) + 0.4)
 
 

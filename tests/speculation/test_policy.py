@@ -1,12 +1,15 @@
 """The policy of a fixed depth."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from fakes.machine import SAMPLER
 from fakes.toy import Scripted
 
 from localspec.control.fixed_depth import FixedDepth
+from localspec.control.pass_costs import PassCosts
+from localspec.control.row_budget import RowBudget
 from localspec.sampling.prefix import Prefix
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit, Traits
@@ -70,3 +73,29 @@ def test_a_drafter_with_low_chances_leaves_the_step_to_the_next(
     drafters = [WithChances(*chances), named("other", 3)]
     assert decide(drafters).drafter is drafters[chosen]
     assert decide(drafters[:1]).drafter is drafters[0], "alone it always drafts"
+
+
+def test_the_next_draft_and_the_guess_before_it_are_drawn_ahead_but_not_beside_others() -> None:
+    budget = RowBudget()
+    own, other = budget.new_share(), budget.new_share(lambda: beside)
+    policy, beside = FixedDepth([named("one", 9)], 3, rows=own), False
+    assert policy.ahead(Draft([1, 2])) == 4
+    beside = True
+    assert policy.ahead(Draft([1, 2])) == 0 and own.others == [other.offer]
+
+
+def test_what_passes_take_is_learnt_and_what_changes_cost_is_charged_to_the_text() -> None:
+    passes, told, shared = PassCosts({1: 1.0}, change=2.0), list[object](), list[object]()
+    share = RowBudget().new_share()
+    policy = FixedDepth([named("one", 9)], 3, rows=share, passes=passes)
+    passes.learn = lambda *given: told.append(given)  # type: ignore[method-assign]
+    passes.take_lost = lambda: 0.5  # type: ignore[method-assign]
+    share.learn = lambda *given, lost: shared.append((given[1], lost))  # type: ignore[method-assign]
+    asked = list[bool]()
+    share.ask_all = lambda: asked.append(True)  # type: ignore[method-assign]
+    step = Step((5,), 1, 2, (5,), 3.0, 1.0)
+    for each in (step, replace(step, ahead=2), Step((), 0, 3, (5,), 3.0, 0.0, again=2)):
+        policy.learn(each)
+    assert told == [(2, 2.0), (2, None)]
+    assert shared == [(passes, 0.5)] * 3
+    assert len(asked) == 2, "one that drafts has the others asked"
