@@ -14,8 +14,9 @@ from localspec.speculation.rules import RULES
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
 
-# With fewer drafted tokens, a rate says less than what is known otherwise.
-_FEWEST = 32
+# With fewer drafted tokens, a rate says less than what is known otherwise. A drafter that is of no
+# use drafts about as many in a run, and every run that does not know it reads the prompt for it.
+_FEWEST = 8
 # Earlier runs count as this many drafted tokens at most: texts change.
 _MOST = 512
 

@@ -100,7 +100,7 @@ def hub(models: dict[str, Path]) -> Iterator[Hub]:
         "both": {"owl-Q8_0.gguf": target, "dflash-owl.gguf": dflash, "eagle3-owl.gguf": eagle3},
         "two": {
             "owl-Q8_0.gguf": target,
-            "owl-Q4_K_M.gguf": models["trunk"],
+            "owl-Q4_K_M.gguf": target,
             "dflash-owl.gguf": dflash,
         },
         "Qwen3-8B-DFlash": {"Qwen3-8B-DFlash.Q8_0.gguf": dflash},

@@ -50,9 +50,9 @@ def test_the_same_temperature_has_one_record(pair: tuple[Path, Path]) -> None:
 
 
 def test_counts_add_up_and_old_ones_fade(pair: tuple[Path, Path]) -> None:
-    learnt_rates.add(*pair, "coupled", 0.8, counts(12, 16))
+    learnt_rates.add(*pair, "coupled", 0.8, counts(5, 7))
     assert find(pair) is None
-    learnt_rates.add(*pair, "coupled", 0.8, counts(20, 24))
+    learnt_rates.add(*pair, "coupled", 0.8, counts(27, 33))
     assert find(pair) == 32 / 40
     assert find(pair, 0.7) is None and learnt_rates.find(*pair, "token", 0.8) is None
     learnt_rates.add(*pair, "coupled", 0.8, counts(1000, 10_000))
