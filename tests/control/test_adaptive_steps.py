@@ -221,6 +221,18 @@ def test_whole_drafts_tell_what_tokens_take_where_they_are_not_timed(
     assert candidate.cost.first == pytest.approx(first)
 
 
+def test_beside_others_a_plain_step_seldom_tells_what_plain_decoding_costs() -> None:
+    """Nor is its speed that of a plain round, where others draft: both are told."""
+    own, other = shares(2)
+    policy, told = policy_of(drafter(), share=own), list[Explanation]()
+    policy.explain = told.append
+    policy._steps_since_plain = 4
+    policy.candidates[0].gain = 1.0
+    other.offer.bring([0.9], Drafting([0.0, 0.0]), 1)
+    assert policy.decide(LIMIT).drafter
+    assert told[0].plain_rate == pytest.approx(2.9 / 1.2)
+
+
 def test_steps_without_a_verified_token_are_plain() -> None:
     """To measure what these take, one is due behind four with drafts."""
     policy, due = policy_of(drafter()), []
@@ -392,6 +404,15 @@ def test_what_a_draft_may_lose_is_its_time_beyond_a_plain_step() -> None:
     assert running and running.plain_or_best_rate == 1.5
     policy._start(option(policy, 0.5), LIMIT)
     assert policy._running and policy._running.plain_or_best_rate == 1.0, "as a plain step"
+
+
+def test_a_draft_beside_others_is_drawn_by_the_rows_that_are_planned_for_them() -> None:
+    policy = policy_of(drafter(), share=shares(2)[0])
+    policy.decide(LIMIT.to(0))
+    chosen = option(policy, 1.5)
+    chosen.plan = chosen.plan._replace(others=(4,), depths=(3,))
+    policy._start(chosen, LIMIT)
+    assert policy._running and policy._running.passes[3] == pytest.approx(policy._passes.seconds(7))
 
 
 def test_a_look_is_worth_two_percent_of_a_plain_step_and_never_while_others_wait() -> None:

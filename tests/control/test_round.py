@@ -102,6 +102,16 @@ def test_tokens_that_are_not_worth_their_drafting_are_no_choice_but_for_all_alik
     assert rows == [(1,), (2,)]
 
 
+def test_a_token_is_worth_its_part_of_a_decode_that_others_share() -> None:
+    """Alone it would take longer than it is worth."""
+    cost = DrafterCost(similar={1: 1.0, 2: 1.0})
+    drafting, apart = Drafting([0.0, 0.6], "model", cost), Drafting([0.0, 0.6])
+    for other, likeliest in ((drafting, [(1,), (2,)]), (apart, [(1,)])):
+        round_ = Round(PassCosts(LINEAR), Offer(), [Offer((0.9,), other)])
+        alike = [(2,)]
+        assert [plan.others for plan in round_.plans([0.95], drafting)] == likeliest + alike
+
+
 def test_a_text_that_drafts_nothing_finds_room_beside_any_drafts() -> None:
     free = Drafting([0.0] * 32)
     others = [Offer([0.9] * 31, free, depth=31, decided=True) for _ in range(2)]
