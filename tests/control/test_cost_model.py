@@ -349,6 +349,23 @@ def test_what_seems_too_dear_to_be_used_is_forgotten(used: dict[int, float]) -> 
     assert (2 in profile.learnt) is (2 in used)
 
 
+def test_a_profile_is_plausible_if_each_drafter_is_quicker_than_the_target() -> None:
+    quick, slow = DrafterSeconds(3.0, 0.9, 9.0), DrafterSeconds(0.1, 1.0, 0.1)
+    assert CostProfile({1: 1.0}, {"quick": quick}).is_plausible
+    assert not CostProfile({1: 1.0}, {"quick": quick, "slow": slow}).is_plausible
+
+
+def test_what_a_copy_learns_is_its_own_and_all_policies_share_a_drafters_cost() -> None:
+    costs = CostModel(PassCosts({1: 10.0}), {"small": DrafterCost(1.0)})
+    copy = costs.copy()
+    for _ in range(9):
+        copy.passes.learn(1, 20.0)
+        copy.drafter("small").learn_first(3.0, backlog=1)
+    assert (copy.passes.seconds(1), copy.drafter("small").first) == (20.0, 3.0)
+    assert (costs.passes.seconds(1), costs.drafter("small").first) == (10.0, 1.0)
+    assert costs.drafter("new") is costs.drafter("new")
+
+
 def test_runs_of_plain_passes_alone_leave_a_profile_as_it_is() -> None:
     profile = CostProfile(STAIRS)
     assert profile.after(measure(PassCosts(STAIRS), {1: 2 * STAIRS[1]})) == profile

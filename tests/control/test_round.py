@@ -27,6 +27,7 @@ def test_a_text_pays_its_part_of_a_decode_without_drafts() -> None:
     round_ = Round(PassCosts(LINEAR), Offer(), [offer(), offer(reading=True), offer()])
     assert round_.texts == 3
     assert round_.share == pytest.approx(1.2 / 3)
+    assert {plan.others for plan in round_.plans([0.9], FREE)} == {(2,)}
 
 
 def test_what_a_choice_saves_is_saved_on_the_tokens_of_all() -> None:
