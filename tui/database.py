@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -116,14 +116,19 @@ class Database:
         return self.is_kept and _identity(self._file) != self._opened
 
     def _reopen(self) -> None:
+        """Make the file anew, with what its log holds in the one that was moved."""
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.close()
         try:
-            connection = self._connect()
+            if not self._file.exists():
+                for ending in ("-wal", "-shm"):  # of the old file
+                    Path(f"{self._file}{ending}").unlink(missing_ok=True)
+            self._connection = self._connect()
         except (OSError, *_ERRORS) as error:
             raise LocalspecError(
                 f"{self._file} was moved or deleted, and cannot be made anew: {error}"
             ) from error
-        self._connection.close()
-        self._connection = connection
         self.problem = f"{self._file} was moved or deleted; a new one was made"
 
     def _connect(self) -> sqlite3.Connection:

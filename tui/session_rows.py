@@ -1,6 +1,7 @@
 """Session rows: the sessions as rows of the database."""
 
 import sqlite3
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,7 +42,7 @@ class OpenSession:
     unsaved: dict[str, Turn] = field(default_factory=dict)
     origins: dict[str, Sequence[OriginSegment]] = field(default_factory=dict)
     end: Turn | None = None
-    changed: float = 0.0
+    changed: float = field(default_factory=time.time)
     unsent: str = ""
     failure: str | None = None
     others: set[str] = field(default_factory=set)
@@ -59,7 +60,8 @@ class OpenSession:
     @property
     def is_saved(self) -> bool:
         """Whether all that was to be saved of it is in the database."""
-        return self.failure is None and (self.is_described or self.end is None)
+        is_empty = self.end is None and not self.unsent
+        return self.failure is None and (self.is_described or is_empty)
 
     def is_overtaken(self, last: str | None) -> bool:
         """Whether another window has saved where the branch ends; asked once for each such turn."""

@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -281,11 +282,12 @@ def test_what_was_refused_is_saved_later_and_until_then_opened_as_it_is_here(
 
 
 @posix
-@pytest.mark.parametrize("is_moved", [True, False])
+@pytest.mark.parametrize("change", ["moved", "moved with its folder", "deleted"])
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_file_that_was_moved_or_deleted_is_made_anew(
-    archive: Archive, file: Path, is_moved: bool, asks: bool
+    archive: Archive, file: Path, change: str, asks: bool
 ) -> None:
+    save_session(archive, "earlier")
     conversation = Conversation()
     key = archive.create("tiny", None, conversation=conversation)
     question = conversation.add(Turn("user", "said"))
@@ -294,20 +296,50 @@ def test_a_file_that_was_moved_or_deleted_is_made_anew(
         answer = conversation.add(Turn("assistant", content, stop_reason="eos"))
         archive.save(key, [], answer, {answer.key: [(content, "plain")]})
     archive.set_unsent(key, "typed")
-    if is_moved:
-        file.parent.rename(file.parent.with_name("elsewhere"))
-    else:
-        file.unlink()
+    moved = file.with_name("moved")
+    match change:
+        case "moved":
+            file.rename(moved)
+        case "deleted":
+            file.unlink()
+        case _:
+            file.parent.rename(file.parent.with_name("elsewhere"))
+            moved = file.parent.with_name("elsewhere") / file.name
     if asks:
         archive.save(key, [], conversation.add(Turn("user", "more")))
     else:
         archive.save_rest(key)
     assert archive.problem == f"{file} was moved or deleted; a new one was made"
+    if change != "deleted":
+        with closing(Archive(moved)) as old:
+            assert {"earlier", "said"} == {*titles(old)}, "what was in the log is kept, too"
+    [listed] = archive.list()
+    assert time.time() - listed.changed.timestamp() < 60
     with closing(Archive(file)) as again:
         opened = again.open(key)
     assert turn_tree(opened.conversation) == turn_tree(conversation)
     assert list(opened.origins.values()) == [[("one", "plain")], [("two", "plain")]]
     assert opened.unsent == "typed"
+
+
+def test_a_text_in_the_box_alone_is_saved_anew(archive: Archive, file: Path) -> None:
+    key = archive.create("tiny", None)
+    archive.set_unsent(key, "typed")
+    file.unlink()
+    archive.save_rest(key)
+    with closing(Archive(file)) as again:
+        assert again.open(key).unsent == "typed"
+
+
+@posix
+def test_another_window_makes_a_moved_file_anew_too(archive: Archive, file: Path) -> None:
+    with closing(Archive(file)) as other:
+        keys = {each: save_session(each, "said") for each in (archive, other)}
+        file.rename(file.with_name("moved"))
+        for each, key in keys.items():
+            each.save_rest(key)
+            assert not each.failures
+        assert [*titles(archive)] == [*titles(other)] == ["said", "said"]
 
 
 def test_a_deleted_session_is_saved_whole_once_that_is_possible(

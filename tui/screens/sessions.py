@@ -33,7 +33,7 @@ class SessionsScreen(Dialog[tuple[str, str | None] | None]):
 
     It returns None if the user pressed Escape.
 
-    The input matches titles first (fuzzily), then turns that contain its words. current: key of the
+    The input matches titles first, then turns that contain all of its words. current: key of the
     open session, which cannot be deleted. read: reads the session with a key, to export it; raises
     LocalspecError.
     """
