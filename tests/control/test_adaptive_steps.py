@@ -13,7 +13,7 @@ from localspec.control.acceptance import Tally
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
-from localspec.control.explanation import Explanation
+from localspec.control.explanation import Explanation, explanation
 from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.pass_costs import PassCosts
 from localspec.control.round_plan import RoundPlan
@@ -424,6 +424,11 @@ def test_a_look_is_worth_two_percent_of_a_plain_step_and_never_while_others_wait
 
     assert looks(0.021) and not looks(0.019)
     assert not looks(9.0, shares(2)[0])
+
+
+def test_no_more_ready_tokens_are_told_than_are_drafted() -> None:
+    policy = policy_of(drafter(ready=lambda: 9))
+    assert explanation(option(policy, 1.5), 1.0, "").ready == 4
 
 
 def test_a_cheap_draft_is_proposed_once() -> None:

@@ -30,6 +30,20 @@ def test_a_text_pays_its_part_of_a_decode_without_drafts() -> None:
     assert {plan.others for plan in round_.plans([0.9], FREE)} == {(2,)}
 
 
+def test_what_texts_bear_is_beside_the_reading_of_others() -> None:
+    others = [offer(slack=0.25), offer(reading=True)]
+    plans = Round(PassCosts(LINEAR), Offer(), others).plans([0.9], FREE)
+    # A plain decode of the two takes 1.1 s, and one of all three 0.1 s more.
+    assert [plan.most for plan in plans] == pytest.approx([0.1 + 1.1 + 0.25] * 2)
+
+
+def test_a_text_pays_alone_for_places_that_no_other_can_draft() -> None:
+    drafting = Drafting([0.0, 1.0, 2.0, 3.0], "model", DrafterCost(similar={1: 1.0, 2: 1.1}))
+    round_ = Round(PassCosts(LINEAR), Offer(), [Offer((0.9,), drafting)])
+    alike = RoundPlan(3, (2,), 1.9, 9.0, 9.0, (3,))
+    assert round_.paid(alike, drafting) == pytest.approx([0.0, 0.55, 1.55, 2.55])
+
+
 def test_what_a_choice_saves_is_saved_on_the_tokens_of_all() -> None:
     """Those of others by their weights, and as many more as they have in a step."""
     others = [offer(0.5, tokens=2.0, host=0.2), offer(reading=True, host=0.1)]
