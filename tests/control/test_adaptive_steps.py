@@ -431,6 +431,15 @@ def test_no_more_ready_tokens_are_told_than_are_drafted() -> None:
     assert explanation(option(policy, 1.5), 1.0, "").ready == 4
 
 
+def test_a_copy_is_scored_though_it_was_not_taken() -> None:
+    policy = policy_of(CheapDrafter(lambda: 3, lambda: True))
+    policy.decide(LIMIT)
+    policy._running = None
+    policy.learn(Step((), 0, 1, (1,), 1.0, 0.0))
+    counts = policy.candidates[0].counts
+    assert (counts.total.right, counts.total.tried) == (1, 1)
+
+
 def test_a_cheap_draft_is_proposed_once() -> None:
     policy = policy_of(CheapDrafter(lambda: 3, lambda: True), costs={1: 1.0, 32: 1.01})
     decision = policy.decide(LIMIT)
