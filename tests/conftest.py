@@ -20,6 +20,7 @@ from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.loading import load_check
 from localspec.loading.load_check import check_extra_buffers
+from localspec.utils.busy_cores import allowed_cores
 
 # No test may depend on how busy the machine is.
 settings.register_profile("untimed", deadline=None)
@@ -35,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hide NVIDIA GPUs: many tests expect a processor's digits, threads and memory."""
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     choose_share(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many again as there are processors: tests wait for screens, servers and processes."""
+    return len(allowed_cores()) * 3 // 2
 
 
 def pytest_report_header() -> str:

@@ -131,7 +131,7 @@ def answer_of(turns: Sequence[Turn]) -> int:
 
 def system_of(text: str) -> str | None:
     """The system prompt that `/system` names; None for none, as a pair of quotes."""
-    return None if text in ('""', "''") else text
+    return None if text.strip() in ('""', "''") else text
 
 
 def full_context_note(*, drop: bool) -> str:

@@ -12,7 +12,12 @@ from localspec.cli.output import Output, join_facts, show_log_as_notes
 from localspec.cli.serve import ServeRequest, shown_name
 from localspec.drafters.spec import parse_draft
 from localspec.engine.engine import load_with
-from localspec.errors import DrafterMismatchError, LocalspecError, ModelNotFoundError
+from localspec.errors import (
+    DrafterMismatchError,
+    LocalspecError,
+    ModelLoadError,
+    ModelNotFoundError,
+)
 from localspec.generation_config import GenerationConfig
 from localspec.llama import library
 from localspec.loading.config import EngineConfig, RuntimeConfig
@@ -88,7 +93,9 @@ class _Serving:
         draft = parse_draft(self._asked.draft)
         for each in others:
             try:
-                require_drafters(draft, each.path)
+                # A file that cannot be read is told who asks for it.
+                with suppress(ModelLoadError):
+                    require_drafters(draft, each.path)
             except DrafterMismatchError as error:
                 raise DrafterMismatchError(
                     f"{option('draft')} does not fit {each.name}: {error}; without it, each model "

@@ -141,12 +141,14 @@ def test_an_answer_goes_on_with_another_model(both: Served, texts: dict[str, str
         assert client.responses.retrieve(first.id).output_text == first.output_text
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("is_damaged_before", [True, False])
 def test_a_model_that_cannot_be_loaded(
-    own_cache: None, second: Path, tmp_path: Path, texts: dict[str, str]
+    own_cache: None, second: Path, tmp_path: Path, texts: dict[str, str], is_damaged_before: bool
 ) -> None:
     """The request says why, and the other model is there for the next one."""
     broken = shutil.copy(second, tmp_path / "broken.gguf")
+    if is_damaged_before:
+        broken.write_bytes(b"GGUF")
     with serving(FIRST, str(broken), "--threads", "1", "--ctx", "512") as served:
         assert text_of(ask(served, FIRST)) == texts[FIRST]
         broken.write_bytes(b"GGUF")

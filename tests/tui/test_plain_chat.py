@@ -109,7 +109,7 @@ def test_the_system_prompt_and_reasoning_are_switched(chat: Chat) -> None:
     assert "(system prompt: Be brief.)" in done.notes
     assert "system\nBe brief." in prompt_of(script) and "</think>" in prompt_of(script)
     script = Script(template=QWEN3)
-    done = chat(script, '/system ""\n/think on\nagain\n/system\n', latest=True)
+    done = chat(script, '/system  "" \n/think on\nagain\n/system\n', latest=True)
     assert done.notes.count("(system prompt: none)") == 2
     assert "Be brief." not in prompt_of(script)
     assert "/think on: say" not in done.notes
