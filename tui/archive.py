@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, LocalspecError
+from localspec.utils.format import counted
 from localspec.utils.paths import data_folder
 from localspec_tui import search_index, session_rows, turn_rows
 from localspec_tui.database import Database
@@ -235,7 +236,7 @@ class Archive:
         title = text_or(title, "") or None
         model, system = text_or(model, ""), text_or(system, "") or None
         if lost:
-            self._problem = f"{lost} messages of this conversation are damaged and were left out"
+            self._problem = f"{counted(lost, 'damaged message')} of this conversation left out"
         session = OpenSession(
             model,
             system,
@@ -334,6 +335,9 @@ class Archive:
         """Delete a session. An unknown key is not an error."""
         with self._database.writing() as connection:
             connection.execute("DELETE FROM session WHERE key = ?", [key])
+        if session := self._sessions.get(key):  # what could not be saved of it is deleted, too
+            session.failure = None
+            session.unsaved.clear()
 
     def delete_all(self) -> None:
         """Delete all sessions, in a way that leaves nothing of them on the disk.

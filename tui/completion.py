@@ -45,4 +45,4 @@ def _no_file(name: str) -> str:
     try:
         return f"{line} in {printable(os.getcwd())}"
     except FileNotFoundError:
-        return f"{line}: the folder in which this chat began was deleted"
+        return f"{line}: the folder of this chat was deleted, so a file needs its whole path"

@@ -125,14 +125,14 @@ def last_words(
     """Lines for the terminal after the chat.
 
     unsent: messages. key: of the session, if at least a part of it is kept. failure: why the last
-    part is not. lost: titles of other sessions, and why their last parts are not. plain: whether
+    part is not. lost: titles of other sessions, and why not all of them is kept. plain: whether
     the chat had no screen.
     """
     if unsent:
         yield f"{len(unsent)} message{'s were' if len(unsent) > 1 else ' was'} not sent:"
         yield from (indent(printable(message, also="\n"), "  ") for message in unsent)
     for title, why in lost:
-        yield f"the last part of “{title}” was not saved: {why}"
+        yield f"not all of “{title}” was saved: {why}"
     if failure:
         what = "the last part of this conversation" if key else "this conversation"
         yield f"{what} was not saved: {failure}"

@@ -48,7 +48,11 @@ class Outbox:
     def edit(self, turn: "Turn", text: str) -> None:
         """Send another text of a turn at once, unless a message or a switch is under way."""
         if self.in_flight or self._screen.pending_changes:
-            what = "your last message is still being sent" if self.in_flight else "one moment"
+            what = (
+                "your last message is still being sent"
+                if self.in_flight
+                else "another conversation or variant is being opened"
+            )
             self._screen.view.note(f"{what}; press Enter again")
             self._screen.unsent.begin_edit(turn, text)
             return

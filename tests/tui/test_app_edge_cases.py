@@ -66,7 +66,10 @@ def test_the_folder_of_the_chat_may_be_deleted(
             await chat.ask("Are you there?")
             assert chat.contents == ["Are you there?", "Yes."]
             await chat.ask("Read @notes.txt")
-            assert "notes.txt: the folder in which this chat began was deleted" in chat.notes[-1]
+            assert (
+                "notes.txt: the folder of this chat was deleted, so a file needs its whole path"
+                in chat.notes[-1]
+            )
 
     asyncio.run(body())
 

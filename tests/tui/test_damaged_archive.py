@@ -61,7 +61,7 @@ def test_a_file_that_cannot_be_opened_is_set_aside_with_its_name(tmp_path: Path,
     assert (tmp_path / "sessions.sqlite3.aside-1").exists()
 
 
-LEFT_OUT = "1 messages of this conversation are damaged and were left out"
+LEFT_OUT = "1 damaged message of this conversation left out"
 
 
 def damaged(file: Path) -> None:

@@ -322,6 +322,7 @@ def test_a_file_that_was_moved_or_deleted_is_made_anew(
     assert opened.unsent == "typed"
 
 
+@posix
 def test_a_text_in_the_box_alone_is_saved_anew(archive: Archive, file: Path) -> None:
     key = archive.create("tiny", None)
     archive.set_unsent(key, "typed")
@@ -358,6 +359,18 @@ def test_a_deleted_session_is_saved_whole_once_that_is_possible(
         assert archive.failures == {key: f"the sessions in {archive.file}: no room"}
     archive.save_rest()
     assert turn_tree(archive.open(key).conversation) == turn_tree(conversation)
+
+
+def test_a_conversation_that_was_not_saved_and_is_deleted_stays_deleted(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = save_session(archive, "said")
+    with monkeypatch.context() as full:
+        full.setattr("localspec_tui.session_rows.update", lambda *_: no_room())
+        archive.save(key, [], Turn("user", "more"))
+    archive.delete(key)
+    archive.save_rest()
+    assert not archive.list() and not archive.failures
 
 
 def no_room() -> None:

@@ -151,7 +151,7 @@ def test_a_conversation_that_was_left_is_saved_later_or_said_to_be_lost(
     else:
         assert saved == []
         lines = [*notes.last_words([], autosave.kept, autosave.failure, autosave.lost)]
-        assert lines[0].startswith("the last part of “first” was not saved: the sessions in ")
+        assert lines[0].startswith("not all of “first” was saved: the sessions in ")
         assert lines[1].startswith("this conversation was not saved: the sessions in ")
 
 
