@@ -183,7 +183,7 @@ def preference(model: ModelFiles) -> tuple[bool, int]:
 
 def files_of(path: Path) -> tuple[Path, ...]:
     """Return the files of the model that this file on disk is of; several for a split model."""
-    parts = tuple(path.with_name(name) for name in _parts(path.name))
+    parts = tuple(path.with_name(name) for name in parts_of(path.name))
     return parts if path in parts and all(map(os.path.isfile, parts)) else (path,)
 
 
@@ -208,11 +208,11 @@ def missing_parts(file: str, files: Collection[str]) -> list[str] | None:
     """
     if not _PART.fullmatch(file):
         return None
-    return [name for name in _parts(file) if name not in files]
+    return [name for name in parts_of(file) if name not in files]
 
 
-def _parts(file: str) -> list[str]:
-    """Return the paths of all parts of a split model; none for a file that is no part."""
+def parts_of(file: str) -> list[str]:
+    """Return the paths of all parts of a split model; none for a file that is no part of one."""
     part = _PART.fullmatch(file)
     if not part:
         return []

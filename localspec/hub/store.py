@@ -23,6 +23,7 @@ from localspec.gguf.files import (
     gguf_files,
     group_files,
     group_sidecars,
+    parts_of,
     preference,
 )
 from localspec.hub import renames
@@ -208,13 +209,17 @@ def snapshots_in(folder: Path) -> list[Path]:
 
 
 def dangling(wanted: Repository) -> list[str]:
-    """Return the files of a model, or a whole repository, whose contents somebody has deleted."""
-    found = [
+    """Return the files of a model, or a whole repository, whose contents somebody has deleted.
+
+    Of a split model all parts, as the others are of no use.
+    """
+    gone = [
         path.relative_to(snapshot).as_posix()
         for snapshot in snapshots(wanted.id)
         for path in snapshot.rglob("*")
         if path.is_symlink() and not path.exists()
     ]
+    found = [*dict.fromkeys(part for file in gone for part in parts_of(file) or [file])]
     if wanted.quant is None:
         return found
     label = wanted.quant.upper()

@@ -155,6 +155,16 @@ def test_a_link_whose_file_is_gone(disk: HubDisk, tmp_path: Path) -> None:
     assert left(disk) == {REPO: 3_000}
 
 
+def test_the_other_parts_of_a_model_go_with_one_that_is_gone(disk: HubDisk, tmp_path: Path) -> None:
+    parts = [f"split-Q6_K-0000{number}-of-00002.gguf" for number in (1, 2)]
+    disk.add("zoo/split-GGUF", {part: b"6" * 4_000 + part.encode() for part in parts})
+    (entry,) = disk.of("zoo/split-GGUF").glob(f"snapshots/*/{parts[0]}")
+    entry.resolve().unlink()
+    done = run(tmp_path, "zoo/split-GGUF:Q6_K", "--yes")
+    assert done.code == 0 and done.err.endswith("localspec: 4.0 kB freed\n"), done.err
+    assert left(disk) == {REPO: 5_000}
+
+
 @pytest.mark.parametrize("all_gone", [False, True])
 def test_nothing_is_left_where_only_links_would_be(
     disk: HubDisk, tmp_path: Path, all_gone: bool
