@@ -235,8 +235,6 @@ class Archive:
         settings = SessionSettings.parse(written)
         title = text_or(title, "") or None
         model, system = text_or(model, ""), text_or(system, "") or None
-        if lost:
-            self._problem = f"{counted(lost, 'damaged message')} of this conversation left out"
         session = OpenSession(
             model,
             system,
@@ -251,6 +249,8 @@ class Archive:
         )
         origins, unsent = turn_rows.origins_of(saved), session.unsent
         title = title or title_in(unsent)
+        if lost:
+            self._problem = f"{counted(lost, 'damaged message')} of “{title}” left out"
         read = SavedSession(key, title, model, system, conversation, settings, origins, unsent)
         return read, session
 
@@ -287,11 +287,11 @@ class Archive:
         title = single_line(title)
         if not title:
             raise InvalidValueError("the title is empty; type one")
-        if key in self._sessions:
-            self._sessions[key].title = title
         with self._database.writing() as connection:
             statement = "UPDATE session SET title = ? WHERE key = ?"
             changed = connection.execute(statement, [title, key]).rowcount
+        if key in self._sessions:
+            self._sessions[key].title = title
         if not changed and key not in self._sessions:
             raise _unknown(key)
 
@@ -336,7 +336,7 @@ class Archive:
         with self._database.writing() as connection:
             connection.execute("DELETE FROM session WHERE key = ?", [key])
         if session := self._sessions.get(key):  # what could not be saved of it is deleted, too
-            session.failure = None
+            session.is_described, session.failure = True, None
             session.unsaved.clear()
 
     def delete_all(self) -> None:

@@ -61,11 +61,8 @@ def test_a_file_that_cannot_be_opened_is_set_aside_with_its_name(tmp_path: Path,
     assert (tmp_path / "sessions.sqlite3.aside-1").exists()
 
 
-LEFT_OUT = "1 damaged message of this conversation left out"
-
-
-def damaged(file: Path) -> None:
-    """Make the latest session one with a damaged question."""
+def damaged(file: Path) -> str:
+    """Make the latest session one with a damaged question. Returns the line that says it."""
     [*_, key] = written(file)
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute(
@@ -75,19 +72,21 @@ def damaged(file: Path) -> None:
             [key],
         )
         connection.execute("UPDATE session SET changed = 1e10 WHERE key = ?", [key])
+        [(title,)] = connection.execute("SELECT title FROM session WHERE key = ?", [key])
+    return f"1 damaged message of “{title}” left out"
 
 
 def test_messages_that_are_left_out_are_said(tmp_path: Path) -> None:
-    damaged(tmp_path / "sessions.sqlite3")
+    line = damaged(tmp_path / "sessions.sqlite3")
 
     async def body() -> None:
         async with running_chat(Script(), tmp_path, latest=True) as chat:
-            assert chat.notes.count(LEFT_OUT) == 1
+            assert chat.notes.count(line) == 1
 
     asyncio.run(body())
 
 
 def test_the_plain_chat_says_them_too(chat: Chat, file: Path) -> None:
     file.parent.mkdir()
-    damaged(file)
-    assert chat(Script(), "hi\n", latest=True).notes.count(LEFT_OUT) == 1
+    line = damaged(file)
+    assert chat(Script(), "hi\n", latest=True).notes.count(line) == 1

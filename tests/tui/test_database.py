@@ -21,6 +21,7 @@ from localspec.errors import LocalspecError
 from localspec.utils.paths import data_folder
 from localspec_tui import database, schema
 from localspec_tui.archive import Archive
+from localspec_tui.session_settings import SessionSettings
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and signals are POSIX's")
 
@@ -367,6 +368,7 @@ def test_a_conversation_that_was_not_saved_and_is_deleted_stays_deleted(
     key = save_session(archive, "said")
     with monkeypatch.context() as full:
         full.setattr("localspec_tui.session_rows.update", lambda *_: no_room())
+        archive.describe(key, "tiny", None, SessionSettings())
         archive.save(key, [], Turn("user", "more"))
     archive.delete(key)
     archive.save_rest()

@@ -41,7 +41,9 @@ def test_model_ready_describes_the_loaded_model(start: Start) -> None:
     assert script.engines[0].options == {"threads": 3, "context": 99}
     recorder.engine_thread.load("other.gguf", "suffix")
     assert recorder.wait_done()[1] == ModelReady(
-        "other.gguf", ("suffix",), None, ("the context is smaller",), 99, 32_768, False, True, False
+        *("other.gguf", ("suffix",), None, ("the context is smaller",), 99, 32_768),
+        *(False, True, False),
+        draft_option="suffix",
     )
 
 
