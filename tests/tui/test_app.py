@@ -16,8 +16,8 @@ from localspec.conversation.events import Reading
 from localspec.conversation.turns import Turn
 from localspec.utils.busy_cores import BusyCores
 from localspec_tui import event_handler
+from localspec_tui.app import ChatApp
 from localspec_tui.archive import OVERTAKEN, Archive
-from localspec_tui.screens.chat import ChatScreen
 from localspec_tui.widgets.turn_view import TurnView
 
 LONG = "one two three four five six seven eight nine ten " * 40
@@ -111,15 +111,16 @@ def test_events_are_handled_less_often_while_an_answer_is_written_without_idle_c
     share: float, rate: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: dict[str, set[float]] = {"ready": set(), "answering": set()}
-    set_timer = ChatScreen.set_timer
+    set_timer = ChatApp.set_timer
 
-    def noted(screen: ChatScreen, delay: float, callback: Callable[[], None]) -> Timer:
-        if screen.figures.is_busy == (share == 1.0):
-            waits.setdefault(screen.event_handler.state, set()).add(round(1 / delay))
-        return set_timer(screen, delay, callback)
+    def noted(app: ChatApp, delay: float, callback: Callable[[], None]) -> Timer:
+        is_poll = callback == app.main.event_handler.poll_regularly
+        if is_poll and app.main.figures.is_busy == (share == 1.0):
+            waits.setdefault(app.main.event_handler.state, set()).add(round(1 / delay))
+        return set_timer(app, delay, callback)
 
     monkeypatch.setattr(BusyCores, "share", lambda _self: share)
-    monkeypatch.setattr(ChatScreen, "set_timer", noted)
+    monkeypatch.setattr(ChatApp, "set_timer", noted)
 
     async def body() -> None:
         async with running_chat(Script([LONG], rate=100), tmp_path) as chat:
