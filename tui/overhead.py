@@ -6,7 +6,7 @@ engine still learns acceptance rates during the first.
 """
 
 import asyncio
-import sys
+from argparse import ArgumentParser
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from time import perf_counter, thread_time
@@ -26,7 +26,11 @@ _SIZE = (120, 40)
 
 def main() -> None:
     """Print the two rates of each round, then the median ratio and the screen's share of a core."""
-    target, drafter = sys.argv[1:3]
+    parser = ArgumentParser(prog="python -m localspec_tui.overhead", description=main.__doc__)
+    parser.add_argument("target")
+    parser.add_argument("drafter")
+    models = parser.parse_args()
+    target, drafter = models.target, models.drafter
     use_temporary_home()
     ratios, shares = [], []
     for number in range(1, _ROUNDS + 1):

@@ -5,7 +5,7 @@ bundled pair. The speeds in the picture are those of this machine.
 """
 
 import asyncio
-import sys
+from argparse import ArgumentParser
 from pathlib import Path
 
 from localspec_tui.headless import headless_chat, use_temporary_home, wait_until_idle
@@ -27,11 +27,15 @@ _SAMPLING = {"max_tokens": 110, "temperature": 0.2, "seed": 4}
 
 
 def main() -> None:
-    """Write the picture to the file of the first argument."""
+    """Write a picture of the chat to a file: of a pair, or of the bundled one."""
+    parser = ArgumentParser(prog="python -m localspec_tui.screenshot", description=main.__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("target", nargs="?")
+    parser.add_argument("drafter", nargs="?")
+    asked = parser.parse_args()
     use_temporary_home()
-    file, *models = sys.argv[1:]
-    model, draft = (models[0], f"suffix,{models[1]}") if models else (None, "auto")
-    asyncio.run(_write(Path(file), LaunchOptions(model, draft, sampling=_SAMPLING)))
+    draft = f"suffix,{asked.drafter}" if asked.drafter else "auto"
+    asyncio.run(_write(asked.file, LaunchOptions(asked.target, draft, sampling=_SAMPLING)))
 
 
 async def _write(file: Path, options: LaunchOptions) -> None:
