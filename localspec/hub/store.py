@@ -217,7 +217,7 @@ def dangling(wanted: Repository) -> list[str]:
         path.relative_to(snapshot).as_posix()
         for snapshot in snapshots(wanted.id)
         for path in snapshot.rglob("*")
-        if path.is_symlink() and not path.exists()
+        if path.is_symlink() and not os.path.exists(path)
     ]
     found = [*dict.fromkeys(part for file in gone for part in parts_of(file) or [file])]
     if wanted.quant is None:
