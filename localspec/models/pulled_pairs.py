@@ -4,7 +4,7 @@ A target is known by its repository, so that a pair holds for all of its quantis
 are known by their paths.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,8 @@ def pulled_drafters(target: Path | str) -> list[Reference]:
     target: its file, or its repository. Files that are gone are left out; what the Hub has can be
     fetched again.
     """
-    found = [each.drafter for each in _pairs() if _is_of(each, target)]
+    name = target if isinstance(target, str) else _name_of_target(target)
+    found = [each.drafter for each in _pairs_of(name, _pairs())]
     return [each for each in found if isinstance(each, Repository) or each.is_file()]
 
 
@@ -44,7 +45,7 @@ def add_pulled(target: Path, drafter: Path) -> bool:
     pair = PulledPair(_name_of_target(target), _reference_of(drafter))
     with _locked():
         known = _pairs()
-        if next((each for each in known if _is_of(each, target)), None) == pair:
+        if next(_pairs_of(pair.target, known), None) == pair:
             return False
         _store([pair, *(each for each in known if each != pair)])
     return True
@@ -60,9 +61,8 @@ def forget_removed(repositories: Collection[str]) -> None:
             _store(kept)
 
 
-def _is_of(pair: PulledPair, target: Path | str) -> bool:
-    name = target if isinstance(target, str) else _name_of_target(target)
-    return pair.target.lower() == name.lower()
+def _pairs_of(target: str, pairs: Iterable[PulledPair]) -> Iterator[PulledPair]:
+    return (each for each in pairs if each.target.lower() == target.lower())
 
 
 def _name_of_target(target: Path) -> str:
