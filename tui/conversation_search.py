@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from localspec.conversation.turns import Turn
 from localspec_tui.found_text import occurrences
-from localspec_tui.search_index import pattern_of
 from localspec_tui.shown_texts import ShownTexts
+from localspec_tui.text_pattern import pattern_of
 from localspec_tui.widgets.find_bar import FindBar
 from localspec_tui.widgets.turn_entry import TurnEntry
 

@@ -1,7 +1,4 @@
-"""Search index: finds sessions by words, with SQLite's FTS5; without FTS5 all turns are read.
-
-And what finds a text within one conversation.
-"""
+"""Search index: finds sessions by words, with SQLite's FTS5; without FTS5 all turns are read."""
 
 import re
 import sqlite3
@@ -51,21 +48,6 @@ class Hit:
 
     snippet: str
     key: str
-
-
-def pattern_of(text: str) -> re.Pattern[str]:
-    """What finds a text, however its letters are written, and where it is wrapped."""
-    words = [re.escape(word) for word in text.split()]
-    return re.compile(r"\s+".join(words), re.IGNORECASE)
-
-
-def lines_with(pattern: re.Pattern[str], text: str) -> list[str]:
-    """The lines of a text that have what a pattern finds; several where it is wrapped."""
-    found = dict[str, None]()
-    for match in pattern.finditer(text):
-        begin, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
-        found[text[begin:] if end < 0 else text[begin:end]] = None
-    return [*found]
 
 
 def set_up(connection: sqlite3.Connection) -> None:

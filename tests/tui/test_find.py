@@ -18,8 +18,8 @@ from localspec_tui.found_text import Span, occurrences, shown_text, spans_by_row
 from localspec_tui.markdown.document import Document
 from localspec_tui.markdown.layout import BlockLayout
 from localspec_tui.markdown.line import Line
-from localspec_tui.search_index import pattern_of
 from localspec_tui.shown_texts import markdown_text
+from localspec_tui.text_pattern import pattern_of
 from localspec_tui.widgets.find_bar import FindBar
 
 LONG = "\n\n".join(f"Paragraph {n} of many, with a pear." for n in range(60))

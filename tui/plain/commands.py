@@ -16,7 +16,6 @@ from localspec_tui.labels import absolute, absolute_drafters, messages_text
 from localspec_tui.message_history import recalled
 from localspec_tui.notes import KEY_LETTERS
 from localspec_tui.plain.message_reader import END_KEYS
-from localspec_tui.search_index import lines_with, pattern_of
 from localspec_tui.session_settings import with_thinking
 from localspec_tui.slash_commands import (
     COMMANDS,
@@ -31,6 +30,7 @@ from localspec_tui.slash_commands import (
     system_of,
     wants_thinking,
 )
+from localspec_tui.text_pattern import lines_with, pattern_of
 
 if TYPE_CHECKING:
     from localspec_tui.plain.chat import PlainChat
