@@ -79,9 +79,9 @@ class EngineEventHandler:
             self._screen.view.note(line)
         is_idle = not self._app.engine_thread.busy
         events = self._app.engine_thread.drain()
+        self._app.settings.settle()
         for event in events:
             self.handle(event)
-        self._app.settings.settle()
         is_changed = not all(isinstance(each, _FREQUENT) for each in events)
         if is_changed:
             # Other turns may be shown.
@@ -98,7 +98,6 @@ class EngineEventHandler:
 
     def handle(self, event: EngineEvent) -> None:
         """Save and show one event."""
-        self._app.settings.settle()
         self._app.autosave.handle(event)
         self._handlers[type(event)](event)
 
