@@ -115,7 +115,8 @@ class Archive:
     ) -> str:
         """Create a session and return its key. It is not listed before its first turn is saved.
 
-        conversation: whose turns will be saved; it is read by `live` only.
+        conversation: whose turns will be saved; `live` returns it, and it is saved whole where the
+        session was deleted meanwhile.
         """
         key = uuid4().hex[:_KEY_LETTERS]
         self._sessions[key] = OpenSession(model, system, settings, conversation or Conversation())

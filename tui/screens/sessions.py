@@ -15,6 +15,7 @@ from localspec.errors import LocalspecError
 from localspec.utils.format import ago
 from localspec_tui.archive import Archive, SavedSession, SessionSummary
 from localspec_tui.labels import messages_text, model_label
+from localspec_tui.notes import KEY_LETTERS
 from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.dialog import Dialog
 from localspec_tui.screens.export_dialog import ask_export
@@ -24,8 +25,6 @@ from localspec_tui.widgets.key_bar import KeyBar
 from localspec_tui.widgets.ordered_input import OrderedInput
 
 _MAX_ROWS = 200
-# Letters of a key that are shown, for --resume.
-_KEY_LETTERS = 8
 
 
 class SessionsScreen(Dialog[tuple[str, str | None] | None]):
@@ -107,7 +106,7 @@ class SessionsScreen(Dialog[tuple[str, str | None] | None]):
             model_label(summary.model),
             messages_text(summary.turns),
             ago(summary.changed.timestamp()),
-            summary.key[:_KEY_LETTERS],
+            summary.key[:KEY_LETTERS],
         ]
         text = Text(f"{summary.title}{open_now}", no_wrap=True, overflow="ellipsis")
         text.append(f"\n{' · '.join(facts)}", "dim")
