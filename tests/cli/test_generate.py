@@ -241,7 +241,7 @@ def test_stats_name_a_target_that_is_too_quick(
 
 
 def test_stats_say_whether_drafts_paid(generate: Run) -> None:
-    done = generate(PROMPT, "--stats", "--json", "-n", "60", "--seed", "3", "--ignore-eos")
+    done = generate(PROMPT, "--stats", "--json", "-n", "200", "--seed", "3", "--ignore-eos")
     stats = done.record["stats"]
     gain, plain = stats["x_plain"], stats["plain_tokens_per_second"]
     assert gain and plain and stats["steps"] >= 8
