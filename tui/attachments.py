@@ -10,6 +10,7 @@ from pathlib import Path
 
 from localspec.errors import InvalidValueError
 from localspec.utils.format import printable
+from localspec.utils.media_file import image_size
 from localspec.utils.paths import typed_path
 from localspec.utils.similar_names import similar_names
 from localspec.utils.text_file import SAVE_IT, decode_text, undecodable
@@ -194,6 +195,8 @@ def _content(name: str, path: Path) -> str:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise _error(name, f"cannot be read ({error.strerror})", "check its permissions") from error
+    if image_size(data) and b"\0" in data[:64]:  # a text may begin as a BMP does
+        raise _error(name, "is an image, and chats read none yet", "see localspec generate --image")
     if len(data) > MAX_BYTES:
         raise _error(name, f"has more than {MAX_BYTES // 1024} KiB", "attach a smaller file")
     try:

@@ -11,7 +11,7 @@ from time import perf_counter
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.candidate import Candidate
 from localspec.control.cost_model import CostModel
-from localspec.control.explanation import Explain, explanation
+from localspec.control.explanation import Explain, explanation, why_nobody
 from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST
@@ -140,8 +140,8 @@ class AdaptivePolicy:
             and (option := self._option(candidate, limit, tokens_left))
         ]
         chosen, reason = self._chosen(options)
-        if not options and not all(each.may_draft for each in self.candidates):
-            reason = "a head that had not paid for long reads no more"
+        if not options:
+            reason = why_nobody(self.candidates, limit) or reason
         if chosen and reason is _TRIED_AGAIN and round_.texts > 1:
             chosen = chosen.of_one_token()
         if self.explain:

@@ -1,9 +1,11 @@
 """Explanation: the reason of a decision, as `--explain` shows it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from localspec.control.candidate import Candidate
 from localspec.control.running_draft import Option
+from localspec.speculation.drafter import Limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,15 @@ class Explanation:
 
 
 Explain = Callable[[Explanation], None]
+
+
+def why_nobody(candidates: Sequence[Candidate], limit: Limit) -> str | None:
+    """Why no drafter can be asked in this text; None where that is not all of the reason."""
+    if limit.has_media and not any(each.drafter.traits.reads_media for each in candidates):
+        return "no drafter that is loaded drafts where images are read"
+    if not all(each.may_draft for each in candidates):
+        return "a head that had not paid for long reads no more"
+    return None
 
 
 def explanation(option: Option | None, plain: float, reason: str) -> Explanation:

@@ -38,7 +38,7 @@ class Ngram:
     """
 
     name = "ngram"
-    traits = Traits(cheap=True)
+    traits = Traits(cheap=True, reads_media=True)
 
     def __init__(self, evidence: dict[int, Evidence] | None = None) -> None:
         self._evidence = DEFAULT_EVIDENCE if evidence is None else evidence

@@ -20,7 +20,7 @@ class PromptLookup:
     """
 
     name = "lookup"
-    traits = Traits(cheap=True)
+    traits = Traits(cheap=True, reads_media=True)
 
     def __init__(self, longest: int = 3, shortest: int = 1) -> None:
         if not 1 <= shortest <= longest:

@@ -85,7 +85,7 @@ class Suffix:
             raise InvalidValueError(f"shortest is {shortest}; it must be 1 or more")
         if max_replaced < 0:
             raise InvalidValueError(f"max_replaced is {max_replaced}; it must be 0 or more")
-        self.traits = Traits(cheap=True, chances=self.chances)
+        self.traits = Traits(cheap=True, chances=self.chances, reads_media=True)
         self.rates = CopyRates() if rates is None else rates
         self._differences = differences
         self._shortest = shortest

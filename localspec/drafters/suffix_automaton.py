@@ -71,9 +71,12 @@ class SuffixAutomaton:
         self._branches: dict[int, dict[int, int]] = {}
 
     def extend(self, tokens: Iterable[int]) -> None:
-        """Push tokens."""
+        """Push tokens. No match and no copy crosses a row of an image, which is below 0."""
         for token in tokens:
-            self.push(token)
+            if token < 0:
+                self.end_text()
+            else:
+                self.push(token)
 
     def push(self, token: int) -> None:
         """Append one token. Raises InvalidValueError for a negative one."""

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from localspec.engine.media_marks import media_mark
+from localspec.engine.media_parts import is_media, media_of
 from localspec.errors import InvalidValueError
 
 # The types of a content's parts that are text.
@@ -12,13 +14,17 @@ _SPEAKERS = ("system", "developer", "user", "assistant")
 _SAID_OTHERWISE = ("tool_calls", "function_call", "reasoning_content", "reasoning", "refusal")
 
 
-def as_texts(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The messages with their contents as texts, which is all that the models here read.
+def as_texts(
+    messages: Sequence[Mapping[str, Any]], *, media: bool = False
+) -> list[Mapping[str, Any]]:
+    """The messages with their contents as texts, which chat templates read.
 
-    Raises InvalidValueError if a message has no role, not the content that its role needs, or one
-    that is no text.
+    media: whether images and sounds are written as marks (`media_marks`). Raises InvalidValueError
+    if a message has no role, not the content that its role needs, or one that is no text.
     """
-    return [_as_text(message, f"messages[{at}]") for at, message in enumerate(messages)]
+    return [
+        _as_text(message, f"messages[{at}]", media=media) for at, message in enumerate(messages)
+    ]
 
 
 def is_text(part: Mapping[str, Any]) -> bool:
@@ -39,33 +45,40 @@ def require_content(message: Mapping[str, Any], role: str, place: str) -> None:
     raise InvalidValueError(f"{place} has no content; give its text as 'content'{_keys(message)}")
 
 
-def _as_text(message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+def _as_text(message: Mapping[str, Any], place: str, *, media: bool) -> Mapping[str, Any]:
     role = message.get("role")
     if not isinstance(role, str):
         what = f"{place}.role is {role!r:.60}" if "role" in message else f"{place} has no role"
         raise InvalidValueError(f"{what}; give a text, such as 'user'{_keys(message)}")
     require_content(message, role, place)
-    return {**message, "content": _text_of(message.get("content"), f"{place}.content")}
+    content = _text_of(message.get("content"), f"{place}.content", media=media)
+    return {**message, "content": content}
 
 
-def _text_of(content: object, place: str) -> str:
+def _text_of(content: object, place: str, *, media: bool) -> str:
     """A content as one text: its parts are its lines."""
     if content is None or isinstance(content, str):
         return content or ""
     if isinstance(content, Sequence) and not isinstance(content, bytes | bytearray):
-        return "\n".join(_part_text(part, f"{place}[{at}]") for at, part in enumerate(content))
+        parts = enumerate(content)
+        return "\n".join(_part_text(part, f"{place}[{at}]", media=media) for at, part in parts)
     raise InvalidValueError(f"{place} is {content!r:.60}; it must be a text, or a list of parts")
 
 
-def _part_text(part: object, place: str) -> str:
+def _part_text(part: object, place: str, *, media: bool) -> str:
     if not isinstance(part, Mapping):
         raise InvalidValueError(
             f"{place} is {part!r:.60}; it must be a part, such as {{'type': 'text', 'text': ...}}"
         )
+    if media and is_media(part):
+        return media_mark(media_of(part, place, files=True))
     if not is_text(part):
+        needed = (
+            "; images and sounds need the model's mmproj file beside it" if is_media(part) else ""
+        )
         raise InvalidValueError(
             f"{place}.type is {part.get('type')!r:.60}; it must be text; this model reads nothing "
-            "else"
+            f"else{needed}"
         )
     text = part.get("text", part.get("refusal"))
     if not isinstance(text, str):

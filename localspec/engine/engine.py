@@ -137,6 +137,7 @@ class Engine(Closing, Texts):
             model=self._config.model if model is None else model,
             draft=self._config.draft if draft is None else parse_draft(draft),
             chat_template=self._config.chat_template if model is None else None,
+            mmproj=self._config.mmproj if model is None else None,
         )
         with self.slots.scheduler.exclusive():
             self.slots.stop(SWITCHED)
@@ -237,6 +238,7 @@ def load(
     copied_texts: str | Sequence[str] = (),
     texts: int = 1,
     chat_template: str | Path | None = None,
+    mmproj: str | Path | None = None,
 ) -> Engine:
     """Load a target and its drafters; use the engine in a `with`.
 
@@ -250,6 +252,7 @@ def load(
     texts: how many will be written at once: caches have room for as many of them as fit in memory.
     Without it they grow when further texts begin, for which old and new must fit side by side.
     chat_template: a chat template in Jinja, or the Path of its file, that stands for the GGUF's.
+    mmproj: the file that reads images and sounds for the target; None: the one beside it, if any.
     gpu_layers, rpc to cpu_moe: where the target is; draft_device, draft_gpu_layers: where draft
     models are; see Placement. `device=["none"]` is the processor. rope_scaling to yarn_orig_ctx:
     see RopeScaling. The others are those of RuntimeConfig; None lets localspec choose.
@@ -286,7 +289,14 @@ def load(
     drafting = parse_draft(draft)
     return load_with(
         EngineConfig(
-            model, drafting, runtime, remember, copied, texts=texts, chat_template=template
+            model,
+            drafting,
+            runtime,
+            remember,
+            copied,
+            texts=texts,
+            chat_template=template,
+            mmproj=Path(mmproj) if mmproj is not None else None,
         )
     )
 

@@ -6,10 +6,12 @@ from operator import index
 from typing import Any, cast
 
 from localspec.engine.chat_messages import as_texts
+from localspec.engine.media_marks import media_tokens
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.llama.chat_template import Message, render
 from localspec.llama.model import Model
+from localspec.utils.media import MediaToken, words_of
 from localspec.utils.option_names import option, raw_prompt
 
 
@@ -22,7 +24,7 @@ class Chat:
 
     def text(self, model: Model, template: str) -> str:
         """The messages as a model's chat template writes them. Raises InvalidValueError."""
-        messages = as_texts(self.messages)
+        messages = as_texts(self.messages, media=model.projector is not None)
         bos, eos = special_texts(model)
         return render(template, messages, bos=bos, eos=eos, options=self.template_options)
 
@@ -69,6 +71,8 @@ class TextPrompt:
             self._tokens, self._model = _tokenized(self._prompt, model), model
         if not self._tokens:
             raise InvalidValueError("the prompt is empty; give some text")
+        if self._tokens[-1] < 0:
+            raise InvalidValueError("the prompt ends with an image; put some text behind it")
         if len(self._tokens) >= context:
             raise InvalidValueError(
                 f"the prompt has {len(self._tokens)} tokens and the context holds {context}; "
@@ -128,8 +132,8 @@ def checked_ids(name: str, items: Iterable[object], model: Model) -> list[int]:
     """
     if isinstance(items, bytes | bytearray | memoryview):  # each byte would be an id
         raise TypeError
-    ids = [index(cast("int", item)) for item in items]
-    for token in ids:
+    ids = [item if isinstance(item, MediaToken) else index(cast("int", item)) for item in items]
+    for token in words_of(ids):
         require(name, token, 0, model.n_vocab - 1)
     return ids
 
@@ -146,7 +150,11 @@ def text_tokens(text: str, tokenize: Callable[[str], list[int]]) -> list[int]:
 
 def template_tokens(text: str, model: Model) -> list[int]:
     """The token ids of a rendered chat template."""
-    tokens = text_tokens(text, model.tokenize)
+
+    def rest(words: str) -> list[int]:
+        return model.tokenize(words, add_special=False)
+
+    tokens = text_tokens(text, lambda text: media_tokens(text, model, model.tokenize, rest))
     # Many templates write BOS themselves, and then the tokenizer adds a second one.
     return tokens[1:] if tokens[:2] == [model.bos] * 2 else tokens
 

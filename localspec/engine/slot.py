@@ -34,6 +34,7 @@ from localspec.speculation.decoder import Decoder
 from localspec.speculation.drafter import HiddenReader
 from localspec.speculation.policy import Policy
 from localspec.stats import Stats
+from localspec.utils.media import has_media
 from localspec.utils.paths import stat_signature
 
 _NEVER = 2**63
@@ -203,7 +204,7 @@ class Slot:
 
     def _remember(self, text: _Text) -> None:
         drafter_set = self.loaded.drafter_set
-        if drafter_set.past and drafter_set.drafters:
+        if drafter_set.past and drafter_set.drafters and not has_media(text.prompt):
             drafter_set.past.add([*text.prompt, *(token.id for token in text.tokens)])
 
     def replace_models(self, loaded: LoadedModels) -> None:
@@ -232,6 +233,8 @@ class Slot:
     def save(self, key: str, store: StateStore) -> str | None:
         """Save all KV caches on disk; returns the reason if that fails, else None."""
         with self.lock:
+            if has_media(self.target.tokens):
+                return "texts with images are not saved"
             for cache in self._caches(key):
                 with unless_lost(cache):
                     states = cache.states()

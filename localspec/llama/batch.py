@@ -101,6 +101,13 @@ class Batch:
         """Ask for the logits of every row."""
         self._wants_logits[: int(self.struct.n_tokens)] = True
 
+    def set_sections(self, positions: NDArray[np.int32]) -> None:
+        """Give the rows, all of them without tokens, positions of their own.
+
+        positions: (sections, rows), of a rotation by sections.
+        """
+        self._positions[: positions.size] = positions.ravel()
+
     def repeat_positions(self) -> None:
         """Give all sections of rows without tokens the positions of a text; add no row after."""
         count = int(self.struct.n_tokens)

@@ -10,6 +10,7 @@ from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Owner, Rollback
 from localspec.llama.state import State
 from localspec.utils.closing import Closing
+from localspec.utils.media import outside_media
 from localspec.utils.tokens import common_prefix
 
 CLOSED = "this text was closed; begin another"
@@ -98,11 +99,11 @@ class CachedText(Closing):
     def truncate(self, length: int) -> int:
         """Cut the text to its first `length` tokens; returns how many are left.
 
-        Fewer may be left, down to 0, if the cache cannot be cut there: the caller then evaluates
-        the missing tokens again.
+        Fewer may be left, down to 0, if the cache cannot be cut there, or within an image: the
+        caller then evaluates the missing tokens again.
         """
         self.roll_back()
-        del self.tokens[self.memory.cut(length) :]
+        del self.tokens[self.memory.cut(outside_media(self.tokens, length)) :]
         return len(self.tokens)
 
     def share(self, other: "CachedText", length: int) -> bool:
@@ -191,7 +192,7 @@ class CachedText(Closing):
         self.truncate(0)
         if not state.tokens or len(state.tokens) > self.n_ctx:
             return not state.tokens
-        restored = self.memory.load(state.data, len(state.tokens))
+        restored = self.memory.load(state.data, state.tokens)
         if restored:
             self.tokens = list(state.tokens)
         return restored
@@ -215,7 +216,7 @@ class CachedText(Closing):
     def _usable(self, tokens: Sequence[int]) -> int:
         """How many of the tokens another text can take from this one."""
         if self.shares_cells:
-            return min(self.shared(tokens), self.memory.length)
+            return self.memory.positions.whole(min(self.shared(tokens), self.memory.length))
         return max(self._whole(tokens), self.memory.marked_within(self.shared(tokens)))
 
     def _whole(self, tokens: Sequence[int]) -> int:

@@ -11,6 +11,7 @@ from localspec.llama.computation import compute
 from localspec.llama.context_params import OUTPUT_ROWS, ContextParams
 from localspec.llama.hidden_states import output_wanted
 from localspec.llama.kv_cache import KVCache
+from localspec.llama.media import encoded
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.sequence import KVSequence, sequence_of
@@ -26,6 +27,8 @@ class Context(KVCache[KVSequence]):
 
     def __init__(self, model: Model, params: ContextParams) -> None:
         super().__init__(model, params)
+        # Whether the rows of the batch attend to those behind them: some models read images so.
+        self._looks_ahead = False
         try:
             self._probe_rollback()
         except BaseException:
@@ -41,6 +44,8 @@ class Context(KVCache[KVSequence]):
     def fits(self, passes: Sequence[Pass]) -> bool:
         """Whether one decode can compute these passes."""
         branches = sum(sequence_of(each).branches_of(each) for each in passes)
+        if len(passes) > 1 and any(sequence_of(each).media_of(each) for each in passes):
+            return False
         # With a part of a prompt in the decode, the others would miss their rows.
         most = OUTPUT_ROWS if len(passes) > 1 and output_wanted(passes) else self.chunk
         return (
@@ -120,6 +125,8 @@ class Context(KVCache[KVSequence]):
         """Raise LocalspecError if these passes cannot be in one decode."""
         if len({id(each.sequence) for each in passes}) < len(passes):
             raise LocalspecError("a decode has two passes of one text; compute one after the other")
+        if any(sequence_of(each).media_of(each) for each in passes):
+            raise LocalspecError("an image is read by a decode of its own; compute it alone")
         rows = list(map(self.rows_of, passes))
         branches = sum(sequence_of(each).branches_of(each) for each in passes)
         require_at_most(sum(each.wanted for each in passes), OUTPUT_ROWS, "rows with logits")
@@ -130,7 +137,9 @@ class Context(KVCache[KVSequence]):
 
     def _begin_batch(self, passes: Sequence[Pass]) -> None:
         """Empty the batch for the rows of these passes."""
-        self._batch.clear()
+        media = sequence_of(passes[0]).media_of(passes[0]) if passes else None
+        self._batch.clear(tokens=not media, width=encoded(media).width if media else 0)
+        self._looks_ahead = media is not None and encoded(media).looks_ahead
 
     def _pad(self, passes: Sequence[Pass], last: KVSequence) -> int:
         """Add padding rows to the text whose rows are the last; return how many."""
@@ -162,7 +171,13 @@ class Context(KVCache[KVSequence]):
 
     def _run_batch(self) -> int:
         """Decode the batch; return the library's status."""
-        return int(llama_cpp.llama_decode(self.handle, self._batch.struct))
+        if not self._looks_ahead:
+            return int(llama_cpp.llama_decode(self.handle, self._batch.struct))
+        llama_cpp.llama_set_causal_attn(self.handle, False)
+        try:
+            return int(llama_cpp.llama_decode(self.handle, self._batch.struct))
+        finally:
+            llama_cpp.llama_set_causal_attn(self.handle, True)
 
     def _scores(
         self,

@@ -100,6 +100,11 @@ llama_cpp.llama_log_set(_capture, ctypes.c_void_p(0))
 llama_cpp.llama_backend_init()
 
 
+def capture(set_callback: Callable[[Any, Any], None]) -> None:
+    """Let another part of the library log here, too. set_callback: sets the function it calls."""
+    set_callback(_capture, ctypes.c_void_p(0))
+
+
 def tell_errors(tell: Callable[[str], None]) -> None:
     """Call `tell` with each line that is logged as an error from now on, in whatever thread."""
     _told.append(tell)

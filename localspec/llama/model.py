@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import llama_cpp
 
@@ -27,6 +27,22 @@ _NOT_LOCKED = "failed to mlock"
 _SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED
 
 
+class MediaReader(Protocol):
+    """Reads images and sounds for a model. reads_images, reads_sounds: which of them."""
+
+    @property
+    def reads_images(self) -> bool: ...
+
+    @property
+    def reads_sounds(self) -> bool: ...
+
+    def tokens(self, data: bytes) -> list[int]:
+        """The tokens of a file's contents. Raises InvalidValueError if it cannot be read."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Model(Closing):
     """A loaded GGUF. Close it (or use `with`) to free the weights.
 
@@ -39,6 +55,7 @@ class Model(Closing):
     whether layers are on a GPU or a worker. sliding_window: in tokens; 0 where every layer attends
     to the whole text. thread: that computes its passes beside those of other models; None: see
     compute_thread. is_unlocked: whether the system refuses to keep it in memory, as the mode asks.
+    projector: reads images and sounds for it; None: it reads texts only. It is closed with it.
 
     Raises ModelLoadError, InvalidValueError for a device that is not here, and WorkerError if a
     worker cannot be used.
@@ -58,6 +75,7 @@ class Model(Closing):
         self.mtp = mtp
         self._given_template = chat_template
         self.thread: OwnThread | None = None
+        self.projector: MediaReader | None = None
         self._handle: Any = None
         # Held while another thread reads the vocabulary.
         self._counting = threading.Lock()
@@ -309,6 +327,8 @@ class Model(Closing):
 
     def close(self) -> None:
         """Free the weights. Contexts of this model must be closed before."""
+        if self.projector:
+            self.projector.close()
         with self._counting:
             handle, self._handle = self._handle, None
             if handle:

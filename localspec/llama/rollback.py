@@ -31,6 +31,7 @@ import numpy as np
 
 from localspec.llama.marks import Marks
 from localspec.llama.model import Model
+from localspec.llama.positions import Positions
 from localspec.llama.state import Copy, pointer_to
 
 # Where the library makes snapshots of the state, drafts up to this length need no checkpoint. Each
@@ -80,7 +81,7 @@ class Memory:
     owner: the context. seq_id: the text's sequence id. window: the size of the sliding window in
     tokens, 0 for none; older tokens are dropped. kind: as found by `probe`. length: the number of
     the text's tokens in the cache, once `end_pass` has followed `begin_pass`; of a tree, every node
-    counts until `cut` or `join`.
+    counts until `cut` or `join`. positions: where its tokens are in the model's rotations.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Memory:
     ) -> None:
         self.kind = kind
         self.length = 0
+        self.positions = Positions()
         self.seq_id = seq_id
         self._owner = owner
         self._window = window
@@ -110,6 +112,11 @@ class Memory:
             if self._checkpoint is None:
                 self.kind = Rollback.NOTHING
         self.clear()
+
+    @property
+    def position(self) -> int:
+        """The position of the next token."""
+        return self.positions.of(self.length)
 
     @property
     def takes_back(self) -> int | None:
@@ -155,6 +162,8 @@ class Memory:
         """
         if not (self._copies_states or self._window) or not self.length:
             return
+        if self.positions.whole(self.length) < self.length:
+            return
         if self.length not in self._marks and self._marks.make_room(self._size(_PARTIAL_ONLY)):
             copy = self._copy(_PARTIAL_ONLY)
             if copy is not None:
@@ -165,8 +174,10 @@ class Memory:
         if self._length_unsure or length < self.length:
             within, self._within_snapshots = self._within_snapshots, 0
             snapshots_suffice = 0 < self.length - length <= within
-            self.length, self._length_unsure = min(length, self.length), True
+            length = self.positions.whole(min(length, self.length))
+            self.length, self._length_unsure = length, True
             self._remove_beyond_length(snapshots_suffice or self._can_remove_from(self.length))
+            self.positions.cut(self.length)
             self._length_unsure = False
         return self.length
 
@@ -198,11 +209,12 @@ class Memory:
         except MemoryError:
             return None
 
-    def load(self, copy: Copy, length: int) -> bool:
-        """Replace the cache by a copy of `length` tokens; if that fails, the cache is empty."""
+    def load(self, copy: Copy, tokens: Sequence[int]) -> bool:
+        """Replace the cache by a copy of these tokens; if that fails, the cache is empty."""
         self.clear()
-        self._length_unsure = True
-        last = length - 1
+        self._length_unsure, length = True, len(tokens)
+        self.positions.read(tokens)
+        last = self.positions.of(length - 1)
         if self._load_state(copy, _EVERYTHING) and last == self._position_of_last():
             self._note_reach(length)
             self.length, self._length_unsure = length, False
@@ -224,7 +236,10 @@ class Memory:
         """
         if self.kind is not Rollback.PARTIAL or self._window:
             return False
+        if other.positions.whole(length) < length:
+            return False
         self.clear()
+        self.positions.copy(other.positions, length)
         self._copy_id(other.seq_id, self.seq_id, 0, length)
         self.length = length
         return True
@@ -251,6 +266,7 @@ class Memory:
         copy = other._marks[length]
         self.clear()
         self._length_unsure = True
+        self.positions.copy(other.positions, length)
         # The cells of full attention are shared; what else there is, the mark holds.
         self._copy_id(other.seq_id, self.seq_id, 0, length)
         if self._load_state(copy, _PARTIAL_ONLY) and self._remove_from(length):
@@ -310,7 +326,7 @@ class Memory:
             return True
         oldest = llama_cpp.llama_memory_seq_pos_min(self._owner.memory, self.seq_id)
         since, reach = self._reach
-        needed = max(0, length - self._window + 1)
+        needed = max(0, self.positions.of(length) - self._window + 1)
         return bool(0 <= oldest <= max(needed, reach if length >= since else 0))
 
     def _note_reach(self, length: int) -> None:
@@ -325,10 +341,12 @@ class Memory:
         return self._remove(self.seq_id, length)
 
     def _remove(self, seq_id: int, length: int) -> bool:
-        return bool(llama_cpp.llama_memory_seq_rm(self._owner.memory, seq_id, length, -1))
+        start = self.positions.of(length) if length > 0 else length
+        return bool(llama_cpp.llama_memory_seq_rm(self._owner.memory, seq_id, start, -1))
 
     def _copy_id(self, source: int, to: int, start: int, end: int) -> None:
-        llama_cpp.llama_memory_seq_cp(self._owner.memory, source, to, start, end)
+        first, last = (each if each < 0 else self.positions.of(each) for each in (start, end))
+        llama_cpp.llama_memory_seq_cp(self._owner.memory, source, to, first, last)
 
     def _restore(self, saved: int) -> bool:
         """Restore the checkpoint or mark of `saved` tokens, and cut attention to that length."""
@@ -366,6 +384,7 @@ class Memory:
     def clear(self) -> None:
         """Remove the whole text."""
         self.length, self._length_unsure = 0, True
+        self.positions.cut(0)
         self.drop_copies()
         self._remove(self.seq_id, -1)
         self._within_snapshots, self._length_unsure = 0, False

@@ -11,11 +11,13 @@ from localspec.llama.batch import Batch, require_at_most
 from localspec.llama.cached_text import CLOSED, CachedText
 from localspec.llama.context_params import ATTENTION_STEP, OUTPUT_ROWS
 from localspec.llama.kv_cache import KVCache
+from localspec.llama.media import encoded
 from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.tree import Tree
 from localspec.speculation.draft import NOTHING, Draft
-from localspec.speculation.passes import Pass, Scores, draft_pass
+from localspec.speculation.passes import WIDE, Pass, Scores, draft_pass
 from localspec.speculation.target import prompt_part
+from localspec.utils.media import MediaToken, has_media, same_kind
 
 # A pass over a draft also evaluates up to this many missing tokens; more get their own pass.
 _MAX_REPLAYED = 8
@@ -77,6 +79,12 @@ class KVSequence(CachedText):
         end = min(self.memory.length, len(self.tokens)) + self.least_rows
         return min(self.least_rows, -end % ATTENTION_STEP + 1)
 
+    def part(self, tokens: Sequence[int], at: int, end: int, most: int) -> int:
+        """As in Target."""
+        if tokens[at] < 0:
+            return same_kind(tokens, at, min(end - at, self.context.chunk))
+        return prompt_part(same_kind(tokens, at, min(end - at, most + WIDE)), most)
+
     # Extending: prompts, and the drafter's own tokens.
 
     def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
@@ -89,10 +97,10 @@ class KVSequence(CachedText):
         self._require_space(len(tokens))
         for missing in self.catch_up(self.most_kept - 1):
             self._decode(missing)
-        at = 0
-        while at < len(tokens):
+        at, end = 0, len(tokens)
+        while at < end:
             most = self.most_kept - len(self._missing)
-            chunk = tokens[at : at + prompt_part(len(tokens) - at, most)]
+            chunk = tokens[at : at + self.part(tokens, at, end, most)]
             scores = self._decode(Pass(self, chunk))
             at += len(chunk)
         logits: NDArray[np.float32] = scores.logits[0]
@@ -109,7 +117,7 @@ class KVSequence(CachedText):
     def catch_up(self, most: int = _MAX_REPLAYED) -> Iterator[Pass]:
         """The passes that evaluate the missing tokens, where these are more than `most`."""
         self.roll_back()
-        if len(self._missing) > most:
+        if len(self._missing) > most or has_media(self._missing):
             while self._missing:
                 yield Pass(self, ())
 
@@ -159,10 +167,16 @@ class KVSequence(CachedText):
 
         A decode that was interrupted or refused can lose a recurrent state.
         """
+        if not len(requested) or self.memory.length >= len(self.tokens):
+            return
         room = max(0, self.most_kept - len(requested))
-        if len(requested) and len(self.tokens) - self.memory.length > room:
-            for missing in self.catch_up(room):
-                self._decode(missing)
+        for missing in self.catch_up(-1 if self.media_of(requested) else room):
+            self._decode(missing)
+
+    def media_of(self, requested: Pass) -> MediaToken | None:
+        """The first row of this pass if it is one of an image or a sound; then all rows are."""
+        first = (requested.tokens or self._missing or (0,))[0]
+        return first if isinstance(first, MediaToken) else None
 
     def branches_of(self, requested: Pass) -> int:
         """How many further sequence ids this pass needs for the branches of its draft."""
@@ -175,9 +189,12 @@ class KVSequence(CachedText):
 
     def add_rows(self, requested: Pass, batch: Batch, free_ids: list[int]) -> None:
         """Add the rows of a pass to the batch. free_ids: sequence ids for branches; some go."""
-        again = self._missing[: max(0, self.most_kept - len(requested))]
+        again = self._again(requested)
         self.again = len(again)
-        start, certain = self.memory.length, len(requested) - (requested.drafted or 0)
+        if media := self.media_of(requested):
+            self._add_media(media, [*again, *requested.tokens], requested.wanted, batch)
+            return
+        start, certain = self.memory.position, len(requested) - (requested.drafted or 0)
         further = self.branches_of(requested)
         if not further:
             self.rows_in_pass = len(again) + len(requested)
@@ -204,17 +221,49 @@ class KVSequence(CachedText):
             batch.add_row(token, position=start + tree.level(node), seq_ids=through)
         self.rows_in_pass = len(again) + len(requested)
 
+    def _add_media(
+        self, first: MediaToken, tokens: Sequence[int], wanted: int, batch: Batch
+    ) -> None:
+        """Add rows of an image or a sound. first: the first of them."""
+        media, place, count = encoded(first), first.place, len(tokens)
+        begin = self.memory.length - place
+        if not place:
+            self.memory.positions.add(begin, media.count, media.positions)
+        rows, start = media.rows()[place : place + count], self.memory.positions.of(begin)
+        sections = media.sections(start)
+        batch.add(
+            [],
+            start=start + place,
+            seq_id=self.seq_id,
+            wanted=wanted,
+            embeddings=rows,
+        )
+        if sections is not None:
+            batch.set_sections(sections[:, place : place + count])
+        self.rows_in_pass = count
+
+    def _again(self, requested: Pass) -> Sequence[int]:
+        """The missing tokens that a pass evaluates first."""
+        missing = self._missing
+        if not missing or len(requested):
+            return missing[: max(0, self.most_kept - len(requested))]
+        most = self.context.chunk if missing[0] < 0 else self.most_kept
+        return missing[: same_kind(missing, 0, most)]
+
     def add_padding(self, requested: Sequence[Pass], batch: Batch) -> int:
         """Add padding to a batch whose last rows are this text's; return how many rows.
 
         requested: all passes of the batch.
         """
+        if self.media_of(requested[-1]):
+            return 0
         rows = len(batch)
         has_prompt = any(each.wanted != len(each) for each in requested)
         more = 0 if has_prompt else self.padded(rows) - rows
-        start = self.memory.length + self.rows_in_pass
-        count = max(0, min(more, self.n_cells - start), self.least_rows - rows)
+        end = self.memory.length + self.rows_in_pass
+        count = max(0, min(more, self.n_cells - end), self.least_rows - rows)
         if count:
+            start = self.memory.position + self.rows_in_pass
             # The last layers compute the wanted rows, and choose kernels (a GPU: graphs) by them.
             wanted = count if self.least_rows > 1 or self.wants_padding else 0
             batch.add([0] * count, start=start, seq_id=self.seq_id, wanted=wanted)

@@ -26,6 +26,7 @@ from localspec.loading.drafter_plan import shareable
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.first_guesses import first_guesses
 from localspec.loading.invariant_widths import reproducible_note
+from localspec.loading.lazy_projector import LazyProjector, projector_file
 from localspec.loading.load_plan import PlannedLoad, load_plans, never_shares
 from localspec.loading.placement_notes import cache_note, drafter_note
 from localspec.loading.places import Place, sequence_beside
@@ -268,6 +269,9 @@ def _load(
         target = runtime.context_for(weights, facts.header, plan.context)
         undo.callback(target.close)
         runtime, threads_note = fit_threads(target, runtime)
+        if weights.projector is None and (file := projector_file(config.mmproj, weights.path)):
+            threads, most_rows = runtime.threads_for(weights.size), target.context.chunk
+            weights.projector = LazyProjector(file, weights, threads, most_rows)
         past = PastTexts(weights.vocabulary_fingerprint) if config.remember else None
         sources = copy_sources(weights, past, config.copied_texts)
         only_this_kv_type = plan.drafter_kv_type != asked.drafter_kv_type

@@ -12,6 +12,7 @@ from localspec.sampling.noise import Noise, RandomSource
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Constraint, Prefix
 from localspec.sampling.xtc import applies
+from localspec.utils.media import words_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,10 @@ class Sampler:
     constraint: Constraint | None = None
 
     def prefix(self, text: Sequence[int]) -> Prefix:
-        """The prefix that consists of the prompt `text`."""
+        """The prefix that consists of the prompt `text`; penalties read its words alone."""
         window = self.params.window
-        recent = tuple(text[-window:] if window > 0 else text) if window else ()
+        words = words_of(text) if window else ()
+        recent = tuple(words[-window:] if window > 0 else words)
         return Prefix(len(text), window, recent, self.constraint, self.params.first_state)
 
     def distribution(self, logits: Row, prefix: Prefix) -> Distribution:

@@ -1,31 +1,28 @@
 """Decoder: the loop that drafts, verifies and commits."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from localspec.errors import LOST, DrafterMismatchError, WorkerError
+from localspec.errors import LOST, DrafterMismatchError
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, ROOT, Draft, require_known, require_tree
 from localspec.speculation.drafter import (
-    Drafter,
-    Evaluated,
-    HiddenReader,
     Limit,
-    Outcome,
     proposal,
     ready,
 )
 from localspec.speculation.drawing_ahead import DrawingAhead
 from localspec.speculation.emission import Emission, until_end
+from localspec.speculation.followers import Followers
 from localspec.speculation.passes import Compute, Pass, Passes, Scores, direct, draft_pass
 from localspec.speculation.policy import PLAIN_STEP, Decision, Policy, Step
 from localspec.speculation.rules import Rule, Verdict
-from localspec.speculation.target import Target, prompt_part
+from localspec.speculation.target import Target
 from localspec.speculation.target_rows import TargetRows
 from localspec.stats import Phase, Stats, Timing
+from localspec.utils.media import words_before_media
 
 
 @dataclass(slots=True)
@@ -68,9 +65,7 @@ class Decoder:
     prefix: Prefix = field(init=False)
     _held: int = field(init=False, default=0)
     _place_to_mark: int = field(init=False, default=0)
-    # The drafters that read hidden rows of this text, and those that read them in this step.
-    _readers: list[HiddenReader] = field(init=False, default_factory=list)
-    _reading: list[HiddenReader] = field(init=False, default_factory=list)
+    _followers: Followers = field(init=False)
     _flow: Generator[Pass | None, Scores, None] | None = field(init=False, default=None)
     _requested: Pass | None = field(init=False, default=None)
     _accepted: int = field(init=False, default=0)
@@ -99,9 +94,10 @@ class Decoder:
         self.end()
         prompt, target = self.text[:-1], self.target
         self.policy.begin()
+        self._followers = Followers(self.policy, self.clock)
         with self._timing("prompt"):
             shared = target.shared(prompt)
-            held = self._choose_readers(prompt, shared)
+            held = self._followers.choose(prompt, shared)
             self._place_to_mark = target.place_to_mark(prompt)
             shared = min(shared, held)
             self._held = target.truncate(shared)
@@ -161,9 +157,7 @@ class Decoder:
         with self._timing("prompt"):
             self.target.mark()
         with self._timing("draft"):
-            for drafter in self.policy.drafters:
-                with self._unless_lost(drafter):
-                    drafter.begin(self.text)
+            self._followers.begin(self.text)
         self.prefix = self.sampler.prefix(self.text)
         hurried, end = self.quick_first_token, len(self.text) + max_tokens
         while len(self.text) < end and not self.cancelled():
@@ -177,13 +171,14 @@ class Decoder:
         unread = self.unread
         if self._held < self._place_to_mark:
             unread = min(unread, self._place_to_mark - self._held)
-        chunk = self.text[self._held : self._held + prompt_part(unread, most)]
+        count = self.target.part(self.text, self._held, self._held + unread, most)
+        chunk = self.text[self._held : self._held + count]
         with self._timing("prompt"):
-            scores = yield Pass(self.target, chunk, hidden=self._layers)
+            scores = yield Pass(self.target, chunk, hidden=self._followers.layers)
             self._held += len(chunk)
             self.stats.prompt_evaluated += len(chunk)
             start = self._held - len(chunk)
-            yield from self._show_hidden(start, chunk, scores, range(len(chunk)))
+            yield from self._followers.show(self.text, start, chunk, scores, range(len(chunk)))
             if self._held == self._place_to_mark:
                 self.target.mark()
 
@@ -193,7 +188,7 @@ class Decoder:
         with self._timing("draft"):
             decision, proposed = yield from self._propose(remaining, hurried=hurried)
             draft = self._verified_part(proposed)
-        self._reading = [each for each in self._readers if self.policy.reads(each)]
+        self._followers.begin_step()
         with self._timing("verify"):
             for missing in self.target.catch_up():
                 scores = yield missing
@@ -201,7 +196,9 @@ class Decoder:
             # Those of this pass, and of the next draft and its pass.
             self.sampler.foresee(range(len(self.text), len(self.text) + 2 * (len(draft) + 1)))
             drawing = self._drawing_ahead(decision, draft, remaining - len(draft) - 1)
-            scores = yield draft_pass(self.target, pending, draft, self._layers, drawing.passes)
+            scores = yield draft_pass(
+                self.target, pending, draft, self._followers.layers, drawing.passes
+            )
             ahead = drawing.end()
         only_sampled = self.rule.same_text
         rows = TargetRows(draft, scores, self.sampler, self.prefix, only_sampled=only_sampled)
@@ -213,12 +210,12 @@ class Decoder:
         self._commit(decision, path, accepted, tokens, rows)
         draft_seconds = self.stats.seconds.draft - draft_seconds
         reading: dict[str, float] = {}
-        if self._reading:
+        if self._followers.is_reading:
             evaluated = (pending, *(draft.tokens[node] for node in path))
             kept = (0, *(node + 1 for node in path))
             start = len(self.text) - len(tokens) - 1
             with self._timing("draft"):
-                reading = yield from self._show_hidden(start, evaluated, scores, kept)
+                reading = yield from self._followers.show(self.text, start, evaluated, scores, kept)
         self.stats.count_step(len(draft), scores.width, scores.others)
         self.stats.drafted_ahead += ahead
         step = Step(
@@ -253,6 +250,7 @@ class Decoder:
             branches=self.target.branches,
             left=remaining,
             takes_back=self.target.takes_back,
+            has_media=self._followers.has_media,
         )
         decision = self.policy.decide(limit)
         if not decision.drafter:
@@ -263,10 +261,12 @@ class Decoder:
             try:
                 draft = yield from proposal(decision.drafter, limit)
             except LOST as error:
-                self._lose(decision.drafter, error)
+                self._followers.lose(decision.drafter, error)
                 return PLAIN_STEP, NOTHING
         require_tree(draft, decision.drafter.name)
         draft = self._scorable(draft, decision.drafter.name).first(decision.depth)
+        if self._followers.has_media:
+            draft = draft.first(words_before_media(draft.tokens))
         require_known(draft, decision.drafter.name, self.target.n_vocab)
         self.stats.used_ahead += min(drawn, len(draft))
         return decision, draft
@@ -276,7 +276,7 @@ class Decoder:
         drafter, tokens = decision.drafter, 0
         if drafter and drafter.traits.ready and self.rule.same_text:
             tokens = min(most, self.policy.ahead(draft))
-        return DrawingAhead(drafter, tokens, self._lose)
+        return DrawingAhead(drafter, tokens, self._followers.lose)
 
     def _scorable(self, draft: Draft, name: str) -> Draft:
         """The draft, or its first branch where the target cannot score all of them in one pass."""
@@ -333,68 +333,4 @@ class Decoder:
         self.prefix = rows.prefix_behind(path, tokens[-1])
         drawn_from = rows.drawn_from(path)
         with self._timing("draft"):
-            for drafter in self.policy.drafters:
-                own = accepted if drafter is decision.drafter else 0
-                with self._unless_lost(drafter):
-                    drafter.observe(Outcome(tokens, own, drawn_from))
-
-    # Drafters that read hidden rows of the target.
-
-    def _choose_readers(self, prompt: list[int], shared: int) -> int:
-        """Choose the drafters that read this text; return how many tokens all of them know.
-
-        shared: how many tokens the target's cache holds.
-        """
-        self._readers, fewest = [], len(prompt)
-        for each in self.policy.drafters:
-            if isinstance(each, HiddenReader):
-                with self._unless_lost(each):
-                    held = each.held(prompt)
-                    if self.policy.reads(each, max(0, shared - held)):
-                        self._readers.append(each)
-                        fewest = min(fewest, held)
-        self._reading = self._readers
-        return fewest
-
-    @property
-    def _layers(self) -> tuple[int, ...]:
-        """The layers whose rows are read."""
-        return tuple(sorted({i for each in self._reading for i in each.traits.reads_hidden}))
-
-    def _show_hidden(
-        self, start: int, tokens: Sequence[int], scores: Scores, rows: Sequence[int]
-    ) -> Passes[dict[str, float]]:
-        """Hand the hidden rows of the last pass to the drafters that read them.
-
-        start: the place of the first of `tokens` in the text. tokens: those of the pass that stay.
-        rows: their rows; those of tokens that were evaluated once more come before. Returns the
-        seconds that each drafter took, by its name.
-        """
-        seconds: dict[str, float] = {}
-        if not self._reading:
-            return seconds
-        again = scores.again
-        kept = [*range(again), *(again + row for row in rows)]
-        # A copy: later passes reuse the library's buffers.
-        hidden = {layer: each[kept] for layer, each in scores.hidden.items()}
-        evaluated = Evaluated(start - again, (*self.text[start - again : start], *tokens), hidden)
-        for reader in [*self._reading]:
-            began = self.clock()
-            with self._unless_lost(reader):
-                yield from reader.read(evaluated)
-            seconds[reader.name] = self.clock() - began
-        return seconds
-
-    @contextmanager
-    def _unless_lost(self, drafter: Drafter) -> Iterator[None]:
-        """Tell a drafter something; if what it computes on is gone, go on without it."""
-        try:
-            yield
-        except LOST as error:
-            self._lose(drafter, error)
-
-    def _lose(self, drafter: Drafter, error: Exception) -> None:
-        """Go on without a drafter, as what it computes on is gone."""
-        self.policy.lose(drafter, for_good=isinstance(error, WorkerError))
-        self._readers = [each for each in self._readers if each is not drafter]
-        self._reading = [each for each in self._reading if each is not drafter]
+            self._followers.observe(tokens, decision.drafter, accepted, drawn_from)

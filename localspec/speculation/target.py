@@ -38,6 +38,13 @@ class Target(Cached, Protocol):
         """Cut the text to at most `length` tokens; return how many are left."""
         ...
 
+    def part(self, tokens: Sequence[int], at: int, end: int, most: int) -> int:
+        """How many of `tokens`, those from `at` to `end`, the next pass of a prompt reads.
+
+        `most` at most, but of an image as many as fit.
+        """
+        ...
+
     def take_prefix(self, tokens: Sequence[int]) -> int:
         """Take the beginning of `tokens` from another text, if that holds more; as `shared`."""
         ...

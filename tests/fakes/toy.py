@@ -9,6 +9,7 @@ from localspec.control.fixed_depth import FixedDepth
 from localspec.speculation.draft import ROOT, Draft
 from localspec.speculation.drafter import Drafter, Limit, Outcome, Traits, proposal
 from localspec.speculation.passes import Pass, Scores, run
+from localspec.speculation.target import prompt_part
 
 
 def proposed(drafter: Drafter, limit: Limit) -> Draft:
@@ -75,6 +76,9 @@ class ToyTarget:
 
     def take_prefix(self, tokens: Sequence[int]) -> int:
         return len(self.cache)
+
+    def part(self, tokens: Sequence[int], at: int, end: int, most: int) -> int:
+        return prompt_part(end - at, most)
 
     def place_to_mark(self, tokens: Sequence[int]) -> int:
         return 0

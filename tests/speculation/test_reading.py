@@ -22,6 +22,7 @@ from localspec.speculation.draft import NOTHING, ROOT, Draft
 from localspec.speculation.drafter import Drafter, Evaluated, Limit, Outcome, Traits
 from localspec.speculation.passes import Pass, Passes, Scores
 from localspec.speculation.rules import RULES
+from localspec.speculation.target import prompt_part
 from localspec.stats import Stats
 from localspec.utils.tokens import common_prefix
 
@@ -73,6 +74,9 @@ class Forgetful:
         if (theirs := common_prefix(self.other, tokens)) > self.shared(tokens):
             self.tokens, self.cached = [*tokens[:theirs]], theirs
         return self.shared(tokens)
+
+    def part(self, tokens: Sequence[int], at: int, end: int, most: int) -> int:
+        return prompt_part(end - at, most)
 
     def place_to_mark(self, tokens: Sequence[int]) -> int:
         return min(self.place, len(tokens))

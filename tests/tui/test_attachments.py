@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from fakes.projectors import picture
 
 from localspec.errors import InvalidValueError
 from localspec_tui import attachments
@@ -138,6 +139,15 @@ def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
     line = "@latin.txt cannot be read: it is not UTF-8, byte 3 is 0xe9; save it as UTF-8, or put"
     assert refused("@latin.txt", folder).startswith(line)
     assert "@src is a folder" in refused("see @src.", folder)
+
+
+@pytest.mark.parametrize("more", [0, MAX_BYTES])
+def test_an_image_is_refused_with_what_reads_one(folder: Path, more: int) -> None:
+    (folder / "cat.png").write_bytes(picture() + bytes(more))
+    line = "@cat.png is an image, and chats read none yet; see localspec generate --image, or"
+    assert refused("see @cat.png", folder).startswith(line)
+    (folder / "cars.txt").write_text("BM is how the name of a car begins")
+    assert "a car begins" in attach_files("@cars.txt", folder)[0]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")

@@ -28,6 +28,7 @@ from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.speculation.passes import Pass, Scores
 from localspec.speculation.rules import RULES
+from localspec.speculation.target import prompt_part
 from localspec.stats import Stats
 
 # Name -> sampler settings, and the budget in milliseconds per step.
@@ -75,6 +76,9 @@ class _StubTarget:
 
     def take_prefix(self, tokens: Sequence[int]) -> int:
         return len(tokens)
+
+    def part(self, tokens: Sequence[int], at: int, end: int, most: int) -> int:
+        return prompt_part(end - at, most)
 
     def place_to_mark(self, tokens: Sequence[int]) -> int:
         return 0

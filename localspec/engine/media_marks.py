@@ -1,0 +1,81 @@
+"""Media marks: what stands in a text for an image or a sound until the text is tokenized.
+
+Chat templates write texts. So an image is written as a mark, and becomes its rows where the rest
+becomes tokens. Nobody can write a mark but this process: it has a secret.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import sha256
+from secrets import token_hex
+from threading import Lock
+
+from localspec.errors import InvalidValueError
+from localspec.llama.model import Model
+from localspec.utils.option_names import option
+
+_SECRET = token_hex(8)
+_MARK = re.compile(rf"<\|media {_SECRET} ([0-9a-f]{{64}})\|>")
+# The bytes of files that are kept for marks; those that were used last stay.
+_MOST_BYTES = 512 * 2**20
+_files: OrderedDict[str, bytes] = OrderedDict()
+_lock = Lock()
+Tokenize = Callable[[str], list[int]]
+
+
+def media_mark(data: bytes) -> str:
+    """The mark of an image or a sound, as long as its file is kept. data: the file's contents."""
+    key = sha256(data).hexdigest()
+    with _lock:
+        _files[key] = data
+        _files.move_to_end(key)
+        while len(_files) > 1 and sum(map(len, _files.values())) > _MOST_BYTES:
+            _files.popitem(last=False)
+    return f"<|media {_SECRET} {key}|>"
+
+
+def media_tokens(text: str, model: Model, first: Tokenize, rest: Tokenize) -> list[int]:
+    """The tokens of a text with marks. first: tokenizes its beginning. rest: what follows an image.
+
+    Raises InvalidValueError where the model reads no such file.
+    """
+    words, *others = _MARK.split(text)
+    if not others:
+        return first(text)
+    tokens = first(words) if words else []
+    for key, words in zip(others[::2], others[1::2], strict=True):
+        tokens += read_media(_file(key), model)
+        tokens += rest(words) if words else []
+    return tokens
+
+
+def read_media(data: bytes, model: Model) -> list[int]:
+    """The tokens of an image or a sound. Raises InvalidValueError where the model reads none."""
+    if model.projector is None:
+        raise InvalidValueError(no_projector(model))
+    return model.projector.tokens(data)
+
+
+def no_projector(model: Model) -> str:
+    """What to do for a model that reads texts only."""
+    return (
+        f"{model.path.name} reads texts only: there is no mmproj file beside it; if one was made "
+        f"for it, name it with {option('mmproj')}"
+    )
+
+
+def without_marks(text: str) -> str:
+    """A text with words in place of marks, for people."""
+    return _MARK.sub("[image]", text)
+
+
+def _file(key: str) -> bytes:
+    with _lock:
+        data = _files.get(key)
+    if data is None:
+        raise InvalidValueError(
+            f"an image was sent too long ago, and more than {_MOST_BYTES // 2**20} MiB of others "
+            "since; send it again"
+        )
+    return data

@@ -1,0 +1,83 @@
+"""Projectors: files that let a model read images and sounds ("mmproj"); named, or beside it."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from localspec.errors import ModelLoadError
+from localspec.gguf.files import ModelFiles
+from localspec.gguf.reader import Header, display_name, read_header
+
+_ARCHITECTURE = "clip"
+_NAME = re.compile(r"mm-?proj(?:ector)?", re.IGNORECASE)
+# Of several precisions the first of these is taken; what is quantised loses more than it saves.
+_QUANTS = ("F16", "BF16", "Q8_0", "F32")
+# Base names of files that do not say which model they are for.
+_GENERIC = ("", "model")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectorFile:
+    """A projector. images, sounds: what it reads."""
+
+    path: Path
+    images: bool
+    sounds: bool
+
+
+def is_projector(file: str) -> bool:
+    """Whether a file is a projector, by its name."""
+    return file.lower().endswith(".gguf") and bool(_NAME.search(file.rpartition("/")[2]))
+
+
+def check_projector(path: Path) -> ProjectorFile:
+    """Read the header of a projector.
+
+    Raises ModelNotFoundError, and ModelLoadError for a file that is none.
+    """
+    header = read_header(path)
+    if header.architecture != _ARCHITECTURE:
+        kind = header.architecture or "of no architecture"
+        raise ModelLoadError(
+            f"{display_name(path)} is no mmproj file ({kind}); name the one that was made for the "
+            "model"
+        )
+    images, sounds = (_reads(header, name) for name in ("vision", "audio"))
+    if not (images or sounds):
+        raise ModelLoadError(f"{display_name(path)} reads neither images nor sounds; take another")
+    return ProjectorFile(path, images, sounds)
+
+
+def projector_beside(target: Path) -> Path | None:
+    """The projector in the folder of a model that is made for it, by their names."""
+    try:
+        names = sorted(name for name in os.listdir(target.parent) if is_projector(name))
+    except OSError:
+        return None
+    name = choose_projector(names, target.name)
+    return target.parent / name if name else None
+
+
+def choose_projector(files: list[str], target: str) -> str | None:
+    """The projector among the files of a repository that is made for a model; None without any."""
+    wanted = ModelFiles((target,)).base_name
+    bases = {file: _base(file) for file in files if is_projector(file)}
+    named = [file for file, base in bases.items() if base == wanted]
+    generic = [file for file, base in bases.items() if base in _GENERIC]
+    return min(named or generic, key=_rank, default=None)
+
+
+def _base(file: str) -> str:
+    """The name of the model that a projector is for, as its file says it."""
+    folder, slash, name = file.rpartition("/")
+    return ModelFiles((folder + slash + _NAME.sub("", name, count=1),)).base_name
+
+
+def _rank(file: str) -> tuple[int, str]:
+    quant = ModelFiles((file,)).quant or ""
+    return _QUANTS.index(quant) if quant in _QUANTS else len(_QUANTS), file
+
+
+def _reads(header: Header, what: str) -> bool:
+    return header.metadata.get(f"clip.has_{what}_encoder") is True

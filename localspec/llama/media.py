@@ -1,0 +1,232 @@
+"""Projector: turns images and sounds into rows for a model (an "mmproj" file beside it)."""
+
+import ctypes
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from hashlib import blake2b, sha256
+from pathlib import Path
+from threading import Lock
+from typing import Any, cast
+from weakref import finalize
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
+from localspec.llama import library
+from localspec.llama.model import Model
+from localspec.utils import lack_of_memory
+from localspec.utils.closing import Closing
+from localspec.utils.media import MediaToken
+from localspec.utils.media_file import require_readable
+
+# Of how many images and sounds the prepared pixels are kept, beside those of texts in caches.
+_KEPT = 8
+_TEXT, _IMAGE = 0, 1
+_SECTIONS = 4
+
+
+@cache
+def _mtmd() -> Any:
+    """llama.cpp's library for images and sounds. Raises ModelLoadError where the build lacks it."""
+    try:
+        from llama_cpp import mtmd_cpp
+    except (ImportError, OSError, RuntimeError, FileNotFoundError, AttributeError) as error:
+        raise ModelLoadError(
+            f"this llama-cpp-python was built without images ({error}); build it without "
+            "-DLLAVA_BUILD=OFF"
+        ) from error
+    library.capture(mtmd_cpp.mtmd_helper_log_set)
+    return mtmd_cpp
+
+
+class Encoded:
+    """An image or a sound, or one of the parts that a model cuts an image into.
+
+    count: its rows. positions: as in Media. looks_ahead: whether each row attends to all others.
+    """
+
+    def __init__(self, projector: "Projector", chunk: Any, *, width: int) -> None:
+        mtmd = _mtmd()
+        self.count = int(mtmd.mtmd_input_chunk_get_n_tokens(chunk))
+        self.positions = int(mtmd.mtmd_input_chunk_get_n_pos(chunk))
+        self.width = width
+        self._projector = projector
+        self._chunk = mtmd.mtmd_input_chunk_copy(chunk)
+        self._free = finalize(self, mtmd.mtmd_input_chunk_free, self._chunk)
+        self._free.atexit = False
+        self.looks_ahead = projector.looks_ahead(self._chunk)
+        self._is_image = mtmd.mtmd_input_chunk_get_type(chunk) == _IMAGE
+
+    def rows(self) -> NDArray[np.float32]:
+        """(count, width) what the model computes instead of embeddings of tokens.
+
+        Computed now, but for the last image that was asked for. Raises LocalspecError if that
+        fails.
+        """
+        return self._projector.rows(self, self._chunk)
+
+    def sections(self, start: int) -> NDArray[np.int32] | None:
+        """(sections, count) the positions of the rows, for a model that has several for each.
+
+        start: the position of the next token. None: rows have one position each.
+        """
+        if not self._projector.tells_rows_apart:
+            return None
+        if not self._is_image:
+            along = np.arange(start, start + self.count, dtype=np.int32)
+            return np.stack([along] * (_SECTIONS - 1) + [np.zeros_like(along)])
+        mtmd = _mtmd()
+        found = (mtmd.mtmd_decoder_pos * self.count)()
+        image = mtmd.mtmd_input_chunk_get_tokens_image(self._chunk)
+        mtmd.mtmd_helper_image_get_decoder_pos(image, start, found)
+        by_row = np.frombuffer(found, np.uint32).reshape(self.count, _SECTIONS).astype(np.int32)
+        # The library's structure is (time, x, y, z); rotations want (time, y, x, z).
+        return np.ascontiguousarray(by_row[:, [0, 2, 1, 3]].T)
+
+
+def encoded(token: MediaToken) -> Encoded:
+    """What a token is a row of, which is one of this library."""
+    return cast(Encoded, token.media)
+
+
+class Projector(Closing):
+    """The encoder of images and sounds of a model. Close it (or use `with`), before the model.
+
+    path: the file (mmproj). threads: CPU threads. most_rows: of a pass of the model, which bounds
+    images that are read in one pass. reads_images, reads_sounds: what it is for. tells_rows_apart:
+    whether rows of an image have several positions each (M-RoPE).
+
+    It is on the model's GPU where there is room. Raises ModelLoadError if it cannot be loaded, or
+    is of another model.
+    """
+
+    def __init__(self, path: Path, model: Model, threads: int, most_rows: int) -> None:
+        mtmd = _mtmd()
+        self.path = path
+        self._model, self._lock = model, Lock()
+        self._tokens: OrderedDict[bytes, list[int]] = OrderedDict()
+        self._last: tuple[Encoded, NDArray[np.float32]] | None = None
+        params = mtmd.mtmd_context_params_default()
+        params.use_gpu, params.n_threads = model.is_offloaded, threads
+        params.print_timings = params.warmup = False
+        self._handle: Any = self._load(params)
+        if mtmd.mtmd_decode_use_non_causal(self._handle, None):
+            # All rows of an image are in one pass then: images are made small enough for it.
+            mtmd.mtmd_free(self._handle)
+            params.image_max_tokens = most_rows
+            self._handle = self._load(params)
+        self.reads_images = bool(mtmd.mtmd_support_vision(self._handle))
+        self.reads_sounds = bool(mtmd.mtmd_support_audio(self._handle))
+        self.tells_rows_apart = bool(mtmd.mtmd_decode_use_mrope(self._handle))
+        self._width = int(llama_cpp.llama_model_n_embd_inp(model.handle))
+
+    def _load(self, params: Any) -> Any:
+        library.clear_log()
+        if handle := _mtmd().mtmd_init_from_file(bytes(self.path), self._model.handle, params):
+            return handle
+        if params.use_gpu and lack_of_memory.is_said_in(library.logged()):
+            params.use_gpu = False  # slower, but where the model itself has left no room
+            return self._load(params)
+        raise ModelLoadError(
+            f"{self.path.name} cannot be loaded for {self._model.path.name} "
+            f"({library.first_error() or 'no reason given'}); take the mmproj file that was made "
+            "for this model"
+        )
+
+    def tokens(self, data: bytes) -> list[int]:
+        """The tokens of an image or a sound, with those that begin and end it for the model.
+
+        data: the contents of a file. Raises InvalidValueError if it cannot be read.
+        """
+        key = sha256(data).digest()
+        with self._lock:
+            if (known := self._tokens.get(key)) is None:
+                known = self._tokens[key] = list(self._read(data, key))
+            self._tokens.move_to_end(key)
+            if len(self._tokens) > _KEPT:
+                self._tokens.popitem(last=False)
+        return list(known)
+
+    def looks_ahead(self, chunk: Any) -> bool:
+        """Whether the rows of a part attend to those behind them, too."""
+        return bool(_mtmd().mtmd_decode_use_non_causal(self._handle, chunk))
+
+    def rows(self, media: Encoded, chunk: Any) -> NDArray[np.float32]:
+        """As in Encoded; `chunk` is the library's."""
+        mtmd = _mtmd()
+        with self._lock:
+            if self._last and self._last[0] is media:
+                return self._last[1]
+            if self._handle is None:
+                raise LocalspecError(f"{self.path.name} was closed; load the model again")
+            library.clear_log()
+            if mtmd.mtmd_encode_chunk(self._handle, chunk):
+                raise LocalspecError(
+                    f"{self.path.name} could not read an image "
+                    f"({library.first_error() or 'no reason given'})"
+                )
+            pointer = mtmd.mtmd_get_output_embd(self._handle)
+            found = np.ctypeslib.as_array(pointer, (media.count, self._width)).copy()
+            self._last = (media, found)
+            return found
+
+    def close(self) -> None:
+        """Free it."""
+        with self._lock:
+            self._tokens.clear()
+            self._last = None
+            handle, self._handle = self._handle, None
+            if handle:
+                _mtmd().mtmd_free(handle)
+
+    def _read(self, data: bytes, key: bytes) -> Iterator[int]:
+        if self._handle is None:
+            raise LocalspecError(f"{self.path.name} was closed; load the model again")
+        require_readable(data, images=self.reads_images, sounds=self.reads_sounds)
+        mtmd = _mtmd()
+        with self._chunks(data) as chunks:
+            for number in range(mtmd.mtmd_input_chunks_size(chunks)):
+                chunk = mtmd.mtmd_input_chunks_get(chunks, number)
+                if mtmd.mtmd_input_chunk_get_type(chunk) == _TEXT:
+                    count = ctypes.c_size_t()
+                    found = mtmd.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(count))
+                    yield from found[: count.value]
+                    continue
+                media = Encoded(self, chunk, width=self._width)
+                for place in range(media.count):
+                    yield MediaToken(_number(key, number, place), media, place)
+
+    @contextmanager
+    def _chunks(self, data: bytes) -> Iterator[Any]:
+        """The library's parts of an image or a sound, with the tokens around them."""
+        mtmd, marker = _mtmd(), _mtmd().mtmd_get_marker(self._handle)
+        buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
+        library.clear_log()
+        bitmap = mtmd.mtmd_helper_bitmap_init_from_buf(self._handle, buffer, len(data), False)
+        if not bitmap:
+            raise _unreadable()
+        chunks = mtmd.mtmd_input_chunks_init()
+        try:
+            text = mtmd.mtmd_input_text(marker, len(marker), False, True)
+            bitmaps = (mtmd.mtmd_bitmap_p_ctypes * 1)(bitmap)
+            if mtmd.mtmd_tokenize(self._handle, chunks, ctypes.byref(text), bitmaps, 1):
+                raise _unreadable()
+            yield chunks
+        finally:
+            mtmd.mtmd_input_chunks_free(chunks)
+            mtmd.mtmd_bitmap_free(bitmap)
+
+
+def _unreadable() -> InvalidValueError:
+    reason = library.first_error() or "it may be damaged"
+    return InvalidValueError(f"an image or a sound cannot be read ({reason}); give another file")
+
+
+def _number(key: bytes, part: int, place: int) -> int:
+    """A number below 0 for a row; other media have others at nearly every place."""
+    digest = blake2b(key + part.to_bytes(4, "little") + place.to_bytes(4, "little"), digest_size=4)
+    return -1 - int.from_bytes(digest.digest(), "little") % (2**31 - 1)

@@ -1,0 +1,137 @@
+"""Tiny projectors with random weights, which turn images into rows for the tiny models."""
+
+import struct
+import zlib
+from functools import cache
+from pathlib import Path
+
+import gguf
+import numpy as np
+from fakes import tiny
+from fakes.families import DEAF
+from fakes.tiny import WIDTH, tiny_folder, tiny_model
+
+_SIDE, _PATCH, _LAYERS, _HEADS, _OWN, _HIDDEN = 56, 14, 2, 2, 32, 48
+# By the family of the model: the kind of its projector.
+KINDS = {
+    "llama": "mlp",
+    "gemma3": "gemma3",
+    "qwen2vl": "qwen3vl_merger",
+    "qwen35": "qwen3vl_merger",
+}
+
+
+@cache
+def seeing_model(family: str) -> Path:
+    """A tiny model for which there is a projector; written once."""
+    if family != "qwen2vl":
+        return tiny_model(family)
+    return tiny.write_tiny(
+        tiny_folder() / "qwen2vl.gguf",
+        family,
+        layers=_qwen2vl,
+        quantised=False,
+        template=tiny.TURNS,
+        context=512,
+    )
+
+
+def _qwen2vl(writer: tiny._Writer) -> None:
+    """Attention alone, with rotations by rows and columns."""
+    DEAF["qwen2"].layers(writer)
+    writer.gguf.add_rope_dimension_sections([2, 1, 1, 0])
+
+
+@cache
+def tiny_projector(family: str) -> Path:
+    """The projector of a tiny model of this family; written once."""
+    return write_projector(tiny_folder() / f"mmproj-{family}.gguf", KINDS[family])
+
+
+def write_projector(path: Path, kind: str, *, width: int = WIDTH, side: int = _SIDE) -> Path:
+    """A projector for a model of embeddings of this width; images of side by side pixels."""
+    writer = gguf.GGUFWriter(path, "clip")
+    _add_header(writer, kind, width, side)
+    _add_tensors(writer, kind, width, (side // _PATCH) ** 2)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _add_header(writer: gguf.GGUFWriter, kind: str, width: int, side: int) -> None:
+    writer.add_type("mmproj")
+    writer.add_bool("clip.has_vision_encoder", True)
+    writer.add_string("clip.projector_type", kind)
+    writer.add_bool("clip.use_gelu", True)
+    for key, value in {
+        "image_size": side,
+        "patch_size": _PATCH,
+        "embedding_length": _OWN,
+        "feed_forward_length": _HIDDEN,
+        "projection_dim": width,
+        "block_count": _LAYERS,
+        "attention.head_count": _HEADS,
+        "projector.scale_factor": 2,
+    }.items():
+        writer.add_uint32(f"clip.vision.{key}", value)
+    writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-6)
+    writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
+    writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
+
+
+def _add_tensors(writer: gguf.GGUFWriter, kind: str, width: int, patches: int) -> None:
+    random, is_qwen = np.random.default_rng(7), kind.startswith("qwen")
+
+    def add(name: str, *shape: int, scale: float = 0.3) -> None:
+        values = random.standard_normal(shape) * scale
+        writer.add_tensor(name, values.astype(np.float32))
+
+    def linear(name: str, rows: int, columns: int = _OWN) -> None:
+        add(f"{name}.weight", rows, columns)
+        add(f"{name}.bias", rows)
+
+    def norm(name: str) -> None:
+        writer.add_tensor(f"{name}.weight", np.ones(_OWN, np.float32))
+        writer.add_tensor(f"{name}.bias", np.zeros(_OWN, np.float32))
+
+    for name in ["v.patch_embd.weight", *["v.patch_embd.weight.1"] * is_qwen]:
+        add(name, _OWN, 3, _PATCH, _PATCH)
+    add("v.patch_embd.bias", _OWN)
+    add("v.position_embd.weight", patches, _OWN)
+    for layer in range(_LAYERS):
+        block = f"v.blk.{layer}"
+        norm(f"{block}.ln1")
+        norm(f"{block}.ln2")
+        for name in ["attn_qkv"] if is_qwen else ["attn_q", "attn_k", "attn_v"]:
+            linear(f"{block}.{name}", 3 * _OWN if is_qwen else _OWN)
+        linear(f"{block}.attn_out", _OWN)
+        linear(f"{block}.ffn_up", _HIDDEN)
+        linear(f"{block}.ffn_down", _OWN, _HIDDEN)
+    if kind != "mlp":
+        norm("v.post_ln")
+    if kind == "gemma3":
+        add("mm.input_projection.weight", _OWN, width, scale=3.0)
+        writer.add_tensor("mm.soft_emb_norm.weight", np.ones(_OWN, np.float32))
+        return
+    merged = 4 * _OWN if is_qwen else _OWN
+    linear("mm.0", merged, merged)
+    linear("mm.2", width, merged)
+
+
+def picture(columns: int = 64, rows: int = 48, seed: int = 0) -> bytes:
+    """A PNG of smooth random colours."""
+    random = np.random.default_rng(seed)
+    across, down = np.meshgrid(np.linspace(0, 6, columns), np.linspace(0, 6, rows))
+    waves = [np.sin(a * across + b * down + c) for a, b, c in random.uniform(0, 3, (3, 3))]
+    pixels = (np.stack(waves, axis=-1) * 127 + 128).astype(np.uint8)
+    lines = b"".join(b"\0" + line.tobytes() for line in pixels)
+    head = struct.pack(">IIBBBBB", columns, rows, 8, 2, 0, 0, 0)
+    parts = [(b"IHDR", head), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(map(_chunk, parts))
+
+
+def _chunk(part: tuple[bytes, bytes]) -> bytes:
+    kind, data = part
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

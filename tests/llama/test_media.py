@@ -1,0 +1,307 @@
+"""Images in a text's cache: the library's own loop is the oracle, to the last bit."""
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import llama_cpp
+import numpy as np
+import pytest
+from fakes.failing_device import device_fails
+from fakes.projectors import KINDS, picture, seeing_model, tiny_projector, write_projector
+from fakes.tiny import tiny_folder
+from numpy.typing import NDArray
+
+from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
+from localspec.llama.context import Context, single_sequence
+from localspec.llama.context_params import ContextParams
+from localspec.llama.library_context import library_params, new_context
+from localspec.llama.media import Projector, _mtmd
+from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
+from localspec.llama.sequence import KVSequence
+from localspec.speculation.passes import Pass
+from localspec.utils.media import MediaToken, has_media, outside_media, words_of
+
+PARAMS = ContextParams(400, flash_attention=False, kv_type="f32")
+WORDS = ("Look at ab ", " and at cd ", " then say ef")
+# Of several sizes: some models make more rows of a larger image.
+IMAGES = (picture(64, 48, seed=1), picture(200, 90, seed=2))
+
+
+class Eyes:
+    """A tiny model of one family with its projector."""
+
+    def __init__(self, family: str) -> None:
+        self.family = family
+        self.model = Model(seeing_model(family), ON_PROCESSOR)
+        self.projector = Projector(tiny_projector(family), self.model, 1, 512)
+
+    def text(self, *images: bytes) -> list[int]:
+        """Words, and an image behind each part of them but the last."""
+        tokens = self.model.tokenize(WORDS[0])
+        for image, words in zip(images, WORDS[1:], strict=False):
+            tokens += self.projector.tokens(image)
+            tokens += self.model.tokenize(words, add_special=False)
+        return tokens
+
+    def new_text(self, params: ContextParams = PARAMS) -> KVSequence:
+        return single_sequence(self.model, params)
+
+    def of_library(
+        self, *images: bytes, params: ContextParams = PARAMS
+    ) -> tuple[NDArray[np.float32], int]:
+        """The logits behind the same text by the library's own loop, and the next position."""
+        mtmd, context = _mtmd(), self.projector._handle
+        marker = mtmd.mtmd_get_marker(context)
+        text = marker.join(words.encode() for words in WORDS[: len(images) + 1])
+        bitmaps = (mtmd.mtmd_bitmap_p_ctypes * len(images))()
+        for number, image in enumerate(images):
+            buffer = (ctypes.c_uint8 * len(image)).from_buffer_copy(image)
+            bitmaps[number] = mtmd.mtmd_helper_bitmap_init_from_buf(
+                context, buffer, len(image), False
+            )
+        chunks, position = mtmd.mtmd_input_chunks_init(), ctypes.c_int32()
+        given = mtmd.mtmd_input_text(text, len(text), True, True)
+        assert not mtmd.mtmd_tokenize(context, chunks, ctypes.byref(given), bitmaps, len(images))
+        handle = new_context(self.model, library_params(params))
+        size = params.ubatch or 512
+        status = mtmd.mtmd_helper_eval_chunks(
+            context, handle, chunks, 0, 0, size, True, ctypes.byref(position)
+        )
+        assert not status
+        row = llama_cpp.llama_get_logits_ith(handle, -1)
+        logits = np.ctypeslib.as_array(row, (self.model.n_vocab,)).copy()
+        llama_cpp.llama_free(handle)
+        mtmd.mtmd_input_chunks_free(chunks)
+        for bitmap in bitmaps:
+            mtmd.mtmd_bitmap_free(bitmap)
+        return logits, position.value
+
+    def close(self) -> None:
+        self.projector.close()
+        self.model.close()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def eyes(request: pytest.FixtureRequest) -> Iterator[Eyes]:
+    made = Eyes(request.param)
+    yield made
+    made.close()
+
+
+def logits_of(text: KVSequence, tokens: Sequence[int]) -> NDArray[np.float32]:
+    """The logits behind the tokens, which become the text."""
+    text.set_tokens(tokens[:-1])
+    return text.extend(tokens[-1:]).copy()
+
+
+def rows_of(eyes: Eyes, image: bytes) -> list[int]:
+    return [token for token in eyes.projector.tokens(image) if token < 0]
+
+
+@pytest.mark.parametrize("images", [IMAGES[:1], IMAGES[1:], IMAGES])
+def test_logits_are_those_of_the_librarys_own_loop(eyes: Eyes, images: Sequence[bytes]) -> None:
+    expected, position = eyes.of_library(*images)
+    with eyes.new_text() as text:
+        assert np.array_equal(text.extend(eyes.text(*images)), expected)
+        assert text.memory.position == position
+
+
+def test_other_images_give_other_logits(eyes: Eyes) -> None:
+    with eyes.new_text() as text:
+        found = [logits_of(text, [*rows_of(eyes, image), 5]) for image in IMAGES]
+    assert not np.allclose(*found, atol=1e-3)
+
+
+def test_an_image_has_the_same_tokens_each_time_and_others_have_none_of_them(eyes: Eyes) -> None:
+    first, second = (eyes.projector.tokens(image) for image in IMAGES)
+    rows = [{token for token in each if token < 0} for each in (first, second)]
+    assert eyes.projector.tokens(IMAGES[0]) == first
+    assert rows[0] and not rows[0] & rows[1]
+    for _ in range(9):  # until the first is kept no longer
+        eyes.projector.tokens(picture(seed=_ + 10))
+    assert eyes.projector.tokens(IMAGES[0]) == first
+
+
+def test_a_cut_within_an_image_leaves_none_of_it(eyes: Eyes) -> None:
+    tokens = eyes.text(*IMAGES)
+    places = [at for at, token in enumerate(tokens) if token < 0]
+    with eyes.new_text() as text, eyes.new_text() as fresh:
+        text.extend(tokens)
+        for length in (*reversed(places), 2):
+            left = text.truncate(length)
+            assert left <= length
+            assert not isinstance(tokens[left], MediaToken) or tokens[left].place == 0
+            assert text.tokens == tokens[:left]
+            fresh.set_tokens(tokens[:left])
+            assert text.memory.position == fresh.memory.position
+        assert np.array_equal(logits_of(text, tokens), logits_of(fresh, tokens))
+
+
+@pytest.mark.parametrize("cut", [None, 0.3, 0.6, 0.9])
+def test_a_copy_goes_on_as_the_text_itself(eyes: Eyes, cut: float | None) -> None:
+    tokens = eyes.text(*IMAGES)
+    length = len(tokens) if cut is None else outside_media(tokens, int(cut * len(tokens)))
+    with eyes.new_text() as text, eyes.new_text() as other:
+        text.set_tokens(tokens[:length])
+        assert other.restore(text.state())
+        assert other.memory.position == text.memory.position
+        more = [*tokens[length:], 5, 6, 7]
+        # Behind a sliding window a copy is loaded into other cells, in whose order attention adds.
+        reach = 1e-4 if eyes.model.sliding_window else 0.0
+        assert np.abs(other.extend(more).copy() - text.extend(more)).max() <= reach
+        assert other.memory.position == text.memory.position
+
+
+def test_a_text_takes_the_beginning_of_another_with_its_images(eyes: Eyes) -> None:
+    tokens = [*eyes.text(*IMAGES), *range(5, 45)]
+    params = ContextParams(200, flash_attention=False, kv_type="f32", texts=2)
+    context = Context(eyes.model, params)
+    with context.new_sequence() as text, context.new_sequence() as other, eyes.new_text() as fresh:
+        text.extend(tokens)
+        text.mark()
+        held = other.take_prefix([*tokens, 8])
+        assert held == len(tokens)
+        assert np.allclose(other.extend([8]), logits_of(fresh, [*tokens, 8]), atol=1e-5)
+        assert other.memory.position == fresh.memory.position
+
+
+@contextmanager
+def one_pass_fails(text: KVSequence, after: int) -> Iterator[None]:
+    """The library refuses one pass of a text, after some that it computes."""
+    run, left = text.context._run_batch, [*range(after)]
+
+    def failing() -> int:
+        if left:
+            left.pop()
+            return run()
+        return 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text.context, "_run_batch", failing)
+        yield
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2vl", "qwen35"])
+def test_an_image_of_more_rows_than_a_pass_is_read_in_parts(family: str) -> None:
+    """Also where it is stopped between them, or where the device fails in one of them."""
+    kind, side = KINDS[family], 168
+    params = ContextParams(400, flash_attention=False, kv_type="f32", ubatch=64)
+    path = write_projector(tiny_folder() / f"mmproj-{family}-{side}.gguf", kind, side=side)
+    eyes, image = Eyes(family), picture(430, 420)
+    eyes.projector.close()
+    eyes.projector = Projector(path, eyes.model, 1, 64)
+    tokens = eyes.text(image)
+    assert sum(token < 0 for token in tokens) > 2 * 64
+    expected, position = eyes.of_library(image, params=params)
+    begin = next(at for at, token in enumerate(tokens) if token < 0)
+    with eyes.new_text(params) as text:
+        assert np.array_equal(text.extend(tokens), expected)
+        assert text.memory.position == position
+        for stop in (begin + 64, begin + 128):
+            text.truncate(0)
+            text.extend(tokens[:stop])
+            assert (text.truncate(stop), len(text.tokens)) == (stop, stop)
+            with eyes.new_text(params) as other:
+                assert other.restore(text.state())
+                assert np.array_equal(other.extend(tokens[stop:]), expected)
+            assert np.array_equal(text.extend(tokens[stop:]), expected)
+        for after in range(4):
+            text.truncate(0)
+            with one_pass_fails(text, after), pytest.raises(LocalspecError, match="status 1"):
+                text.extend(tokens)
+            assert np.array_equal(text.extend(tokens[len(text.tokens) :]), expected)
+            assert text.memory.position == position
+            text.truncate(0)
+            with device_fails(1, later=True, after=after) as left:
+                found = text.extend(tokens).copy()
+            assert not left
+            assert np.array_equal(found, expected)
+            assert text.memory.position == position
+    eyes.close()
+
+
+def test_two_images_without_a_word_between_them(eyes: Eyes) -> None:
+    rows = [rows_of(eyes, image) for image in IMAGES]
+    both = [5, *rows[0], *rows[1], 6]
+    with eyes.new_text() as text, eyes.new_text() as other:
+        found = text.extend(both).copy()
+        for part in ([5], rows[0], rows[1], [6]):
+            last = other.extend(part)
+        assert np.array_equal(found, last)
+
+
+def test_an_image_shares_no_decode(eyes: Eyes) -> None:
+    params = ContextParams(200, flash_attention=False, kv_type="f32", texts=2)
+    context = Context(eyes.model, params)
+    rows = rows_of(eyes, IMAGES[0])
+    with context.new_sequence() as text, context.new_sequence() as other:
+        passes = [Pass(text, rows), Pass(other, [5])]
+        assert not context.fits(passes)
+        assert context.fits(passes[:1]) and context.fits(passes[1:])
+        with pytest.raises(LocalspecError, match="an image is read by a decode of its own"):
+            context.decode(passes)
+        assert not text.tokens and not other.tokens
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"no image", "no JPEG, PNG, GIF or BMP"),
+        (b"", "no JPEG, PNG, GIF or BMP"),
+        (picture()[:60], "cannot be read"),
+        (picture()[:16] + b"\0\0\xff\xff" * 2 + picture()[24:], "65535 x 65535 pixels"),
+        (picture()[:16] + bytes(8) + picture()[24:], "0 x 0 pixels"),
+        (b"RIFF\0\0\0\0WAVEfmt ", "hears nothing"),
+        (b"\xff\xd8\xff\xe0", "no JPEG, PNG"),
+    ],
+)
+def test_files_that_cannot_be_read_are_refused(eyes: Eyes, data: bytes, told: str) -> None:
+    with pytest.raises(InvalidValueError, match=told):
+        eyes.projector.tokens(data)
+
+
+def test_a_file_that_is_too_large_is_refused(eyes: Eyes) -> None:
+    with pytest.raises(InvalidValueError, match=r"images and sounds may have 64\.0 MB"):
+        eyes.projector.tokens(picture() + bytes(64 * 2**20))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 500), (500, 1), (3, 2)])
+def test_the_smallest_images(eyes: Eyes, size: tuple[int, int]) -> None:
+    """They are read, or refused in a line: the process goes on."""
+    with eyes.new_text() as text:
+        try:
+            text.extend([5, *eyes.projector.tokens(picture(*size)), 6])
+        except InvalidValueError as error:
+            assert "cannot be read" in str(error)
+
+
+def test_a_projector_of_another_model_is_refused(eyes: Eyes) -> None:
+    path = write_projector(tiny_folder() / "mmproj-wide.gguf", KINDS[eyes.family], width=48)
+    with pytest.raises(ModelLoadError, match="made for this model"):
+        Projector(path, eyes.model, 1, 512)
+
+
+def test_a_closed_projector_says_so() -> None:
+    eyes = Eyes("llama")
+    kept = eyes.text(IMAGES[0])
+    eyes.projector.close()
+    with eyes.new_text() as text, pytest.raises(LocalspecError, match="was closed"):
+        text.extend(kept)
+    with pytest.raises(LocalspecError, match="was closed"):
+        eyes.projector.tokens(IMAGES[0])
+    eyes.close()
+
+
+def test_words_and_images() -> None:
+    class Three:
+        count = positions = 3
+
+    image: Any = [MediaToken(-5 - place, Three(), place) for place in range(3)]
+    tokens = [1, 2, *image, 3]
+    assert has_media(tokens) and not has_media(tokens[:2]) and not has_media([])
+    assert words_of(tokens) == [1, 2, 3]
+    cuts = [outside_media(tokens, n) for n in range(7)]
+    assert cuts == [0, 1, 2, 2, 2, 5, 6]
