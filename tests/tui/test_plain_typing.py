@@ -50,23 +50,23 @@ def test_up_brings_the_name_of_an_attached_file_back(tmp_path: Path) -> None:
 
 def test_up_brings_messages_back_as_they_were_sent(tmp_path: Path) -> None:
     """Also those of several lines, those of an earlier chat, and commands."""
-    messages = ["one\n\ntwo", "/three\nfour", '"""five', "six\\"]
+    messages = ["one\n\ntwo", "/three\nfour", "//three\nfour", "/four\\", '"""five', "six\\"]
     saved(tmp_path, *messages)
     env = {"TERM": "xterm"}
-    with ChatTerminal(tmp_path, plain=True, env=env, answers=[*"abcdefg"]) as terminal:
+    with ChatTerminal(tmp_path, plain=True, env=env, answers=[*"abcdefghi"]) as terminal:
 
         def answered(keys: str, answer: str) -> None:
             terminal.type(keys)
             terminal.wait_for(lambda: f"{answer}\r\n(".encode() in terminal.shown)
 
-        for answer, back in zip("abcd", (4, 4, 4, 4), strict=True):
-            answered(f"{UP * back}\r", answer)
+        for answer in "abcdef":
+            answered(f"{UP * len(messages)}\r", answer)
         assert terminal.messages == messages
-        answered('"""seven\n\neight"""\n', "e")
-        answered('/edit """nine\nten"""\n', "f")
-        answered(f"{UP * 2}\r", "g")
+        answered('"""seven\n\neight"""\n', "g")
+        answered('/edit """nine\nten"""\n', "h")
+        answered(f"{UP * 2}\r", "i")
         terminal.type(f"{UP * 2}\x01x\x05\r")
-        terminal.wait_for(lambda: len(terminal.messages) == 7)
+        terminal.wait_for(lambda: len(terminal.messages) == 9)
         assert terminal.end_plain() == 0
         assert terminal.messages == [
             *messages,

@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 
 from localspec.cli.output import write_to_stderr
 from localspec.utils.text_file import is_utf_16
-from localspec_tui.slash_commands import TEXT_COMMANDS, as_typed, is_command
+from localspec_tui.slash_commands import TEXT_COMMANDS, as_message, as_typed, is_command
 
 PROMPT, FURTHER = "> ", ". "
 # What ends the input of a terminal.
@@ -155,7 +155,7 @@ def _as_line(text: str, *, is_quoted: bool = False) -> str:
     """What is typed for a text at once: between quotes where it would be something else."""
     is_quoted |= text.lstrip().startswith(_QUOTES) or text.endswith("\\")
     is_quoted |= text.startswith("/") and "\n" in text
-    return f"{_QUOTES}{text}{_QUOTES}" if is_quoted else text
+    return f"{_QUOTES}{as_message(text)}{_QUOTES}" if is_quoted else text
 
 
 def _readline() -> ModuleType | None:
