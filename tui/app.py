@@ -34,6 +34,7 @@ from localspec_tui.log_lines import LogLines
 from localspec_tui.lost_terminal import exit_with_terminal
 from localspec_tui.pinned_columns import with_pinned_columns
 from localspec_tui.preferences import Preferences
+from localspec_tui.screen_commands import SCREEN_COMMANDS
 from localspec_tui.screens.chat import ChatScreen
 from localspec_tui.screens.dialog import Palette
 from localspec_tui.screens.help import HelpScreen, KeyGroups, as_bindings, key_text
@@ -42,7 +43,6 @@ from localspec_tui.screens.settings import SettingsScreen
 from localspec_tui.screens.system_prompt import SystemPromptScreen
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.settings_switch import SettingsSwitch
-from localspec_tui.slash_commands import COMMANDS
 from localspec_tui.typed_keys import KeyDue, KeyHandled, TypedKeys
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
@@ -101,7 +101,7 @@ class ChatApp(App[None]):
         self.autosave = Autosave(archive)
         self.log_lines = LogLines()
         self.copier = Copier(self)
-        self.settings = SettingsSwitch(self, options)
+        self.settings = SettingsSwitch(engine_thread, options)
         self.main = ChatScreen()
         self.lost_text = ""
         self._typed_keys = TypedKeys(self)
@@ -296,7 +296,7 @@ class ChatApp(App[None]):
     def action_help(self) -> None:
         """Show what every key does."""
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(key_groups(), COMMANDS))
+            self.push_screen(HelpScreen(key_groups(), SCREEN_COMMANDS))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Every action that has a key, and the themes."""

@@ -62,7 +62,9 @@ class ConversationSwitch:
             screen.event_handler.note_archive_problem()
             screen.unsent.put_back(session.unsent)
             if not at_start:
-                chat.settings.continue_as_saved(session)
+                ready = screen.event_handler.ready
+                for line in chat.settings.continue_as_saved(session, ready):
+                    screen.view.note(line, warning=True)
             if found:
                 self.go_to(found)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from localspec.generation_config import DEFAULT_MAX_TOKENS
 from localspec.utils.busy_cores import BusyCores
 from localspec_tui.origins import Origins
-from localspec_tui.screens.settings import SAMPLING_DEFAULTS
+from localspec_tui.sampling_defaults import SAMPLING_DEFAULTS
 from localspec_tui.status import Status
 from localspec_tui.widgets.live_panel import LivePanel
 from localspec_tui.widgets.origin_view import OriginLegend

@@ -3,20 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
 from localspec_tui import notes
 from localspec_tui.archive import SavedSession
 from localspec_tui.engine_events import ModelReady
+from localspec_tui.engine_thread import EngineThread
 from localspec_tui.labels import absolute, absolute_drafters
 from localspec_tui.launch_options import LaunchOptions
-from localspec_tui.screens.settings import SAMPLING_DEFAULTS
+from localspec_tui.sampling_defaults import SAMPLING_DEFAULTS
 from localspec_tui.session_settings import SessionSettings
-
-if TYPE_CHECKING:
-    from localspec_tui.app import ChatApp
 
 
 class SettingsSwitch:
@@ -26,11 +24,11 @@ class SettingsSwitch:
     else is kept with a session. system: the system prompt.
     """
 
-    def __init__(self, app: "ChatApp", options: LaunchOptions) -> None:
+    def __init__(self, engine_thread: EngineThread, options: LaunchOptions) -> None:
         self.model = options.model
         self.current = options.settings
         self.system = options.system
-        self._app = app
+        self._engine_thread = engine_thread
         # The model and the drafters that are loaded, and what switches under way will change of
         # that, by the numbers of their commands.
         self._loaded: Mapping[str, Any] = {"model": self.model, "draft": self.current.draft}
@@ -45,7 +43,7 @@ class SettingsSwitch:
         """
         model, draft = model and absolute(model), absolute_drafters(settings.draft)
         settings = replace(settings, draft=draft)
-        has_none = self._app.main.event_handler.state == "no model"
+        has_none = self._engine_thread.session is None and not self._engine_thread.busy
         changed: dict[str, Any] = {}
         if model != self.model or has_none:
             changed["model"] = model
@@ -53,7 +51,7 @@ class SettingsSwitch:
             changed["draft"] = draft
         if not changed and _without_unset(settings) == _without_unset(self.current):
             return
-        command = self._app.engine_thread.switch(
+        command = self._engine_thread.switch(
             model or _bundled_model() if "model" in changed else None,
             changed.get("draft"),
             when_full=settings.when_full,
@@ -70,24 +68,26 @@ class SettingsSwitch:
         """Use another system prompt from the next answer on."""
         if system != self.system:
             self.system = system
-            self._app.engine_thread.set_system(system)
+            self._engine_thread.set_system(system)
 
-    def continue_as_saved(self, session: SavedSession) -> None:
-        """Continue a session with its own settings; its drafters only with its own model."""
-        saved, ready = session.settings, self._app.main.event_handler.ready
-        model, lines = self.model or str(_bundled_model()), list[str | None]()
+    def continue_as_saved(self, session: SavedSession, ready: ModelReady | None) -> list[str]:
+        """Continue a session with its own settings; its drafters only with its own model.
+
+        ready: the loaded model, if there is one. Returns what the user should know.
+        """
+        saved, lines = session.settings, list[str | None]()
+        model = self.model or str(_bundled_model())
         draft = self.current.draft
         if session.model == model:
             draft, note = saved.usable_draft()
             lines = [note, notes.written_otherwise(session.key, saved, ready)]
         elif session.model:
             lines = [notes.another_model(session.model, model)]
-        for line in filter(None, lines):
-            self._app.main.view.note(line, warning=True)
         now = self.current
         settings = replace(saved, draft=draft, chat_template=now.chat_template, runtime=now.runtime)
         if settings != now:
             self.apply(self.model, settings)
+        return [*filter(None, lines)]
 
     def confirm(self, ready: ModelReady) -> None:
         """Note that the settings are in use now, with this model."""
@@ -100,7 +100,7 @@ class SettingsSwitch:
 
     def settle(self) -> None:
         """Note which switches are over: one that failed has changed neither model nor drafters."""
-        has_run = self._app.engine_thread.has_run
+        has_run = self._engine_thread.has_run
         left = {number: each for number, each in self._under_way.items() if not has_run(number)}
         if left != self._under_way:
             self._under_way = left

@@ -246,6 +246,20 @@ def test_commands_of_the_plain_chat_run_here_too(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_two_slashes_behind_a_command_are_one(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(["one", "two"]), tmp_path) as chat:
+            await chat.ask("hi")
+            for command in ("/edit", "/edit-answer", "/system"):
+                await chat.ask(f"{command} //x")
+            assert chat.contents == ["/x", "/x"]
+            assert chat.app.settings.system == "/x"
+            await chat.ask("/edit")
+            assert chat.screen.composer.text == "//x"
+
+    asyncio.run(body())
+
+
 def test_a_relative_path_of_a_drafter_is_kept_as_an_absolute_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

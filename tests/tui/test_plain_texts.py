@@ -1,4 +1,4 @@
-"""Texts behind /edit and /system in the chat without a screen."""
+"""Texts behind /edit, /edit-answer and /system in the chat without a screen."""
 
 from pathlib import Path
 
@@ -20,8 +20,9 @@ pytestmark = pytest.mark.usefixtures("home")
 )
 def test_a_text_behind_a_command_may_have_several_lines(chat: Chat, typed: str, text: str) -> None:
     script = Script(["a", "b", "c"])
-    done = chat(script, f"first\n/edit {typed}\n/system {typed}\nlast\n")
-    assert contents(done) == [text, "b", "last", "c"]
+    commands = "".join(f"{each} {typed}\n" for each in ("/edit", "/edit-answer", "/system"))
+    done = chat(script, f"first\n{commands}last\n")
+    assert contents(done) == [text, text, "last", "c"]
     assert prompt_of(script).startswith(f"<system>{text}\n<user>{text}\n")
 
 

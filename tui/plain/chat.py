@@ -28,6 +28,7 @@ from localspec_tui.plain.commands import PlainCommands, message_of
 from localspec_tui.plain.event_handler import PlainEventHandler
 from localspec_tui.plain.message_reader import MessageReader, Typed
 from localspec_tui.plain.printer import Printer, as_shown
+from localspec_tui.settings_switch import SettingsSwitch
 
 # The signals of a `kill` and of a closed terminal, which Windows has not.
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -40,9 +41,8 @@ _LATE_STOP = 1.0
 class PlainChat:
     """Reads messages and commands, and writes answers, until the user leaves.
 
-    engine_thread, archive, autosave: as those of the chat with a screen. ready: the loaded model;
-    None while none is loaded. settings, system: of the answers from now on.
-    options: how the chat was started.
+    engine_thread, archive, autosave, settings: as those of the chat with a screen. ready: the
+    loaded model; None while none is loaded. options: how the chat was started.
     """
 
     def __init__(
@@ -58,11 +58,9 @@ class PlainChat:
         self.autosave = Autosave(archive)
         self.printer = printer
         self.ready: ModelReady | None = None
-        self.settings = options.settings
-        self.system = options.system
+        self.settings = SettingsSwitch(engine_thread, options)
         self.options = options
         self._reader = reader
-        self._commands = PlainCommands(self)
         self._events = PlainEventHandler(self)
         self._is_reading = self._is_stopped = self._leaves = False
         self._exit_code = 0
@@ -90,7 +88,9 @@ class PlainChat:
         while not is_idle:
             # Once it is idle, all its events are there.
             is_idle = not self.engine_thread.busy
-            for event in self.engine_thread.drain():
+            events = self.engine_thread.drain()
+            self.settings.settle()
+            for event in events:
                 self._events.handle(event)
             if not is_idle:
                 self._events.save_sometimes()
@@ -101,8 +101,7 @@ class PlainChat:
     def begin_new(self) -> None:
         """Begin an empty conversation; the one before is kept."""
         self.autosave.start_session(Conversation())
-        self.engine_thread.reset(self.autosave.conversation, self.system)
-        self.work()
+        self.engine_thread.reset(self.autosave.conversation, self.settings.system)
 
     @property
     def is_typed(self) -> bool:
@@ -138,11 +137,12 @@ class PlainChat:
         if self.options.session:
             session = self.archive.open(self.options.session)
             self.autosave.resume_session(session)
-            self.system = session.system if self.system is None else self.system
+            if self.settings.system is None:
+                self.settings.system = session.system
             self.printer.note(f"going on with: {session.title}")
             for turn in session.conversation.turns[-2:]:
                 self.printer.lines(as_shown(turn))
-        self.engine_thread.reset(self.autosave.conversation, self.system)
+        self.engine_thread.reset(self.autosave.conversation, self.settings.system)
 
     def _load(self) -> bool:
         self.engine_thread.load(**self.options.load_options)
@@ -186,7 +186,7 @@ class PlainChat:
         """Run a command, or send a message. Raises OutputError."""
         try:
             if typed.is_command:
-                self._commands.run(typed.text)
+                PlainCommands(self).run(typed.text)
             elif typed.text.strip():
                 self.engine_thread.send(message_of(typed.text))
                 if line := remark(typed.text):

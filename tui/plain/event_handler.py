@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from localspec.conversation.events import Dropped, Ended, Notice, Piece, Reading
 from localspec_tui import notes
 from localspec_tui.engine_events import (
+    AnswerEdited,
     AnswerStarted,
     CommandFailed,
     EngineEvent,
@@ -43,6 +43,9 @@ class PlainEventHandler:
         self._saved = self._told = float("-inf")
         self._noted: set[str] = set()
         self._handlers: dict[type, Callable[[Any], None]] = {
+            AnswerEdited: lambda _: self._printer.note(
+                "edited: /continue goes on from its end, or send a message"
+            ),
             CommandFailed: self._command_failed,
             Dropped: lambda event: self._printer.note(notes.dropped_turns(event)),
             Ended: self._ended,
@@ -71,7 +74,8 @@ class PlainEventHandler:
         """Save what an event adds to the conversation."""
         chat = self._chat
         chat.autosave.handle(event)
-        about = chat.ready.model if chat.ready else "", chat.system, chat.settings
+        model, settings = chat.ready.model if chat.ready else "", chat.settings
+        about = model, settings.system, settings.current
         if isinstance(event, QuestionAsked):
             chat.autosave.save_question(event.turn, *about)
         elif isinstance(event, AnswerStarted):
@@ -120,7 +124,7 @@ class PlainEventHandler:
 
     def _status(self, event: Ended) -> Status:
         ready = self._chat.ready
-        if ready is None or self._chat.settings.sampling.get("depth") == 0:
+        if ready is None or self._chat.settings.current.sampling.get("depth") == 0:
             return Status(event.stats, event.gauge, (), "depth is 0")
         return Status(event.stats, event.gauge, ready.draft, ready.reason)
 
@@ -137,7 +141,7 @@ class PlainEventHandler:
     def _context_full(self, then: str) -> None:
         """Say what can be done. then: what goes on afterwards."""
         ready = self._chat.ready
-        if ready is None or self._chat.settings.drop_oldest:
+        if ready is None or self._chat.settings.current.drop_oldest:
             return
         key = self._chat.autosave.kept
         question = notes.context_full(ready.context, ready.longest_context, key, plain=True)
@@ -149,10 +153,7 @@ class PlainEventHandler:
 
     def _model_ready(self, event: ModelReady) -> None:
         before, self._chat.ready = self._chat.ready, event
-        # One that was given for another model is not used any more.
-        self._chat.settings = replace(
-            self._chat.settings, chat_template=event.chat_template, runtime=event.runtime
-        )
+        self._chat.settings.confirm(event)
         for line in event.notes:
             self._note_once(line)
         if before != event:

@@ -26,7 +26,7 @@ from localspec_tui.message_history import HISTORY_LENGTH, MessageHistory, recall
 from localspec_tui.message_size import MessageSize
 from localspec_tui.outbox import Outbox
 from localspec_tui.outside_editor import edit_outside
-from localspec_tui.screen_commands import SlashCommands
+from localspec_tui.screen_commands import ScreenCommands
 from localspec_tui.slash_commands import is_command
 from localspec_tui.unsent_text import UnsentText
 from localspec_tui.widgets.composer import Composer
@@ -106,7 +106,6 @@ class ChatScreen(Screen[None]):
         )
         # Looked up for each token, and faster so than by a query.
         self.view = ConversationView(self._make_entry, id="conversation")
-        self._commands = SlashCommands(self)
         self.figures = RegularUpdates(self.update_status)
         self.dialogs = Dialogs(self)
         self.switch = ConversationSwitch(self)
@@ -214,7 +213,7 @@ class ChatScreen(Screen[None]):
 
     def _run_command(self, text: str) -> None:
         try:
-            self._commands.run(text)
+            ScreenCommands(self).run(text)
         except InvalidValueError as error:
             self.view.note(str(error), warning=True)
             if not self.composer.text:

@@ -20,46 +20,13 @@ from localspec.models import registry
 from localspec.models.inventory import InventoryEntry, model_inventory
 from localspec.utils.format import format_bytes
 from localspec_tui.labels import model_label
+from localspec_tui.sampling_defaults import RARE, SAMPLING_DEFAULTS, USUAL
 from localspec_tui.screens.dialog import Dialog
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.widgets.key_bar import KeyBar
 from localspec_tui.widgets.ordered_input import OrderedInput
 from localspec_tui.widgets.problem_line import ProblemLine
 
-_MODELS_OWN = "model's, else {}"
-# What an empty input stands for, by the option of GenerationConfig: first what people change most.
-_USUAL = {
-    "temperature": _MODELS_OWN.format("0.8"),
-    "top_k": _MODELS_OWN.format("40"),
-    "top_p": _MODELS_OWN.format("0.95"),
-    "min_p": _MODELS_OWN.format("0.05"),
-    "max_tokens": "as many as fit",
-    "seed": "random for each answer",
-    "depth": "the fastest number",
-    "rule": "coupled",
-}
-_RARE = {
-    "typical_p": "1 (off)",
-    "top_n_sigma": "0 (off)",
-    "dynatemp_range": "0 (off)",
-    "dynatemp_exponent": "1",
-    "repeat_penalty": "1 (off)",
-    "frequency_penalty": "0 (off)",
-    "presence_penalty": "0 (off)",
-    "penalty_window": "64",
-    "dry_multiplier": "0 (off)",
-    "dry_base": "1.75",
-    "dry_allowed_length": "2",
-    "dry_penalty_last_n": "64",
-    "xtc_probability": _MODELS_OWN.format("0 (off)"),
-    "xtc_threshold": _MODELS_OWN.format("0.1"),
-    "mirostat": _MODELS_OWN.format("0 (off)"),
-    "mirostat_tau": _MODELS_OWN.format("5"),
-    "mirostat_eta": _MODELS_OWN.format("0.1"),
-    "adaptive_target": "-1 (off)",
-    "adaptive_decay": "0.9",
-}
-SAMPLING_DEFAULTS = {**_USUAL, **_RARE}
 # What `draft` may be without a model.
 _DRAFTERS = {
     AUTO: "what fits the model, and suffix",
@@ -99,7 +66,7 @@ class SettingsScreen(Dialog[tuple[str | None, SessionSettings] | None]):
         super().__init__()
         self._model, self._current = model, current
         self._problem = problem
-        self._usual = {**_USUAL, "max_tokens": longest}
+        self._usual = {**USUAL, "max_tokens": longest}
         self._models: Sequence[InventoryEntry] = ()
 
     def compose(self) -> ComposeResult:
@@ -110,7 +77,7 @@ class SettingsScreen(Dialog[tuple[str | None, SessionSettings] | None]):
             yield from self._sampling(self._usual)
             when_full = "drop" if self._current.drop_oldest else ""
             yield from self._row("when_full", when_full, "stop (or drop the oldest messages)")
-            yield from self._sampling(_RARE)
+            yield from self._sampling(RARE)
         yield KeyBar()
 
     def _sampling(self, defaults: Mapping[str, str]) -> ComposeResult:

@@ -1,0 +1,141 @@
+"""Chat commands: what the slash commands do, in the chat and in the plain chat."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from localspec.conversation.turns import Turn
+from localspec.conversation.window import last_question
+from localspec.errors import InvalidValueError
+from localspec.utils.similar_names import did_you_mean
+from localspec_tui.autosave import Autosave
+from localspec_tui.engine_events import ModelReady
+from localspec_tui.engine_thread import EngineThread
+from localspec_tui.export import export_session
+from localspec_tui.session_settings import with_thinking
+from localspec_tui.settings_switch import SettingsSwitch
+from localspec_tui.slash_commands import ALIASES, as_message, drafters_of, parse, path_of
+
+
+class Chat(Protocol):
+    """What commands work on."""
+
+    engine_thread: EngineThread
+    autosave: Autosave
+    settings: SettingsSwitch
+
+
+class ChatCommands(ABC):
+    """Runs commands. What a chat does in its own way is in its subclass.
+
+    ready: the loaded model, if there is one. own: what further commands do with their argument,
+    by name. without: what commands do that need an argument and have none, or why they cannot.
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        ready: ModelReady | None,
+        own: Mapping[str, Callable[[str], None]],
+        without: Mapping[str, Callable[[], None] | str],
+    ) -> None:
+        self._chat, self._ready, self._without = chat, ready, without
+        self._actions: Mapping[str, Callable[[str], None]] = {
+            "/edit": self._edit,
+            "/edit-answer": self._edit_answer,
+            "/system": self._system,
+            "/model": self._model,
+            "/draft": self._draft,
+            "/think": self._think,
+            "/drop-oldest": self._drop_oldest,
+            "/save": self._save,
+            **own,
+        }
+
+    @abstractmethod
+    def note(self, line: str) -> None:
+        """Tell the user something."""
+
+    @abstractmethod
+    def change(self, turn: Turn, text: str) -> None:
+        """Put another text, as it was typed, in place of a turn. text: empty asks for one."""
+
+    def run(self, text: str) -> None:
+        """Run a command. Raises LocalspecError if that is not possible."""
+        name, argument = parse(text)
+        if name not in self._actions:
+            hint = did_you_mean(name, [*self._actions, *ALIASES], most=1) or "/help lists them."
+            raise InvalidValueError(
+                f"there is no command {name}; {hint} To send it as a message, begin it with //"
+            )
+        without = None if argument else self._without.get(name)
+        if without is None:
+            self._actions[name](argument)
+        elif isinstance(without, str):
+            raise InvalidValueError(f"{name}: {without}")
+        else:
+            without()
+
+    @property
+    def _turns(self) -> Sequence[Turn]:
+        return self._chat.autosave.conversation.turns
+
+    def _question(self) -> Turn:
+        """The last message."""
+        if not any(turn.role == "user" for turn in self._turns):
+            raise InvalidValueError("there is no message yet; send one first")
+        return self._turns[last_question(self._turns)]
+
+    def _edit(self, text: str) -> None:
+        self.change(self._question(), text)
+
+    def _edit_answer(self, text: str) -> None:
+        answer = next((turn for turn in reversed(self._turns) if turn.role == "assistant"), None)
+        if answer is None:
+            raise InvalidValueError("there is no answer yet; send a message first")
+        if answer.stop_reason is None:
+            raise InvalidValueError("the answer is still being written; stop it first")
+        self.change(answer, as_message(text))
+
+    def _system(self, text: str) -> None:
+        system = None if text.strip() in ('""', "''") else as_message(text)
+        self._chat.settings.change_system(system)
+        self.note(f"system prompt: {system or 'none'}")
+
+    def _model(self, name: str) -> None:
+        settings = self._chat.settings
+        settings.apply(path_of(name), settings.current)
+
+    def _draft(self, drafters: str) -> None:
+        settings = self._chat.settings
+        settings.apply(settings.model, replace(settings.current, draft=drafters_of(drafters)))
+
+    def _think(self, choice: str) -> None:
+        on, settings = _is_on("/think", choice), self._chat.settings
+        if self._ready is None:
+            raise InvalidValueError("no model is loaded; choose one")
+        if not self._ready.has_thinking_switch:
+            raise InvalidValueError("the chat template of this model has no switch for reasoning")
+        self._chat.engine_thread.set_thinking(on)
+        options = with_thinking(settings.current.session_options, on)
+        settings.current = replace(settings.current, session_options=options)
+        self.note(f"reasoning is {choice} from the next answer on")
+
+    def _drop_oldest(self, choice: str) -> None:
+        drop, settings = _is_on("/drop-oldest", choice), self._chat.settings
+        settings.apply(settings.model, replace(settings.current, drop_oldest=drop))
+        what = "drops the oldest messages" if drop else "ends the answer"
+        self.note(f"a full context {what} from now on")
+
+    def _save(self, path: str) -> None:
+        file = export_session(self._chat.autosave.current, path_of(path))
+        self.note(f"written: {file}")
+
+
+def _is_on(command: str, choice: str) -> bool:
+    if choice not in ("on", "off"):
+        raise InvalidValueError(
+            f"{command} {choice}".rstrip() + f": say {command} on or {command} off"
+        )
+    return choice == "on"

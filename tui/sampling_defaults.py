@@ -1,0 +1,36 @@
+"""Sampling defaults: what each option of GenerationConfig is where the user sets none."""
+
+_MODELS_OWN = "model's, else {}"
+# What an empty input stands for, by the option of GenerationConfig: first what people change most.
+USUAL = {
+    "temperature": _MODELS_OWN.format("0.8"),
+    "top_k": _MODELS_OWN.format("40"),
+    "top_p": _MODELS_OWN.format("0.95"),
+    "min_p": _MODELS_OWN.format("0.05"),
+    "max_tokens": "as many as fit",
+    "seed": "random for each answer",
+    "depth": "the fastest number",
+    "rule": "coupled",
+}
+RARE = {
+    "typical_p": "1 (off)",
+    "top_n_sigma": "0 (off)",
+    "dynatemp_range": "0 (off)",
+    "dynatemp_exponent": "1",
+    "repeat_penalty": "1 (off)",
+    "frequency_penalty": "0 (off)",
+    "presence_penalty": "0 (off)",
+    "penalty_window": "64",
+    "dry_multiplier": "0 (off)",
+    "dry_base": "1.75",
+    "dry_allowed_length": "2",
+    "dry_penalty_last_n": "64",
+    "xtc_probability": _MODELS_OWN.format("0 (off)"),
+    "xtc_threshold": _MODELS_OWN.format("0.1"),
+    "mirostat": _MODELS_OWN.format("0 (off)"),
+    "mirostat_tau": _MODELS_OWN.format("5"),
+    "mirostat_eta": _MODELS_OWN.format("0.1"),
+    "adaptive_target": "-1 (off)",
+    "adaptive_decay": "0.9",
+}
+SAMPLING_DEFAULTS = {**USUAL, **RARE}
