@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import zip_longest
-from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 # Fewer steps tell nothing about how much faster a text was.
@@ -206,9 +205,9 @@ class Stats:
         """The speed of plain steps; None if that is not known."""
         return 1 / self.plain_step if self.plain_step else None
 
-    def timing(self, phase: Phase, clock: Callable[[], float] | None = None) -> Timing:
+    def timing(self, phase: Phase, clock: Callable[[], float]) -> Timing:
         """Add the time of the `with` block to a phase. clock: returns the time in seconds."""
-        return Timing(self.seconds, phase, clock or perf_counter)
+        return Timing(self.seconds, phase, clock)
 
     def count_step(self, drafted: int, width: int, others: Sequence[int] = ()) -> None:
         """Count a target pass.

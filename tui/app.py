@@ -20,6 +20,7 @@ from textual.widgets import Input, TextArea
 
 from localspec.conversation.turns import Turn
 from localspec.errors import LocalspecError
+from localspec.utils.running_clock import running_clock
 from localspec_tui.archive import Archive
 from localspec_tui.autosave import Autosave
 from localspec_tui.control_filter import ControlFilter
@@ -131,6 +132,7 @@ class ChatApp(App[None]):
         self.log_lines.attach()
         self.archive.set_patient(False)
         exit_with_terminal(self)
+        running_clock.follow_stops()
         self.call_after_refresh(self._open_session)
 
     async def _open_session(self) -> None:

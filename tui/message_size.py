@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
@@ -12,6 +11,7 @@ from textual.content import Content
 
 from localspec.conversation.events import Gauge
 from localspec.errors import InvalidValueError
+from localspec.utils.running_clock import running_clock
 from localspec_tui.attachments import attach_files
 from localspec_tui.slash_commands import as_message, is_command
 
@@ -56,7 +56,7 @@ class MessageSize:
 
     def text_changed(self) -> None:
         """Count soon; nothing is shown of a short text, or of a command."""
-        self._changed = monotonic()
+        self._changed = running_clock()
         if self._counted and not self._is_countable(self._screen.composer.text):
             self._counted = None
             self.show()
@@ -89,7 +89,7 @@ class MessageSize:
 
     def _count_when_typed(self) -> None:
         """Count, unless a key was pressed just now."""
-        wait = self._changed + max(_PAUSE, _FACTOR * self._seconds) - monotonic()
+        wait = self._changed + max(_PAUSE, _FACTOR * self._seconds) - running_clock()
         if wait > 0:
             self._screen.composer.set_timer(wait, self._count_when_typed)
         elif self._is_countable(text := self._screen.composer.text):
@@ -99,9 +99,9 @@ class MessageSize:
             self._is_due = False
 
     async def _count(self, text: str) -> None:
-        began, is_answer = monotonic(), self._screen.unsent.edits_answer
+        began, is_answer = running_clock(), self._screen.unsent.edits_answer
         counted = await asyncio.to_thread(self._counted_now, text, is_answer)
-        self._seconds = monotonic() - began
+        self._seconds = running_clock() - began
         if self._changed > began:
             self._count_when_typed()
             return

@@ -39,6 +39,7 @@ from localspec.llama.chat_template import start_renderer
 from localspec.loading.drawing_ahead import nothing_ahead
 from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.option_names import have_no_effect
+from localspec.utils.running_clock import running_clock
 
 _NO_LIMIT = 2**31 - 1
 
@@ -151,6 +152,7 @@ def generate(
             chat_template=chat_template,
             **runtime,
         )
+    running_clock.follow_stops()
     decisions = Decisions(output, after_text=output.one_terminal and not as_json)
     with engine:
         cancel = threading.Event()

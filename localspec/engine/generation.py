@@ -4,7 +4,6 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from threading import get_ident
-from time import perf_counter
 from typing import Any, Literal, Protocol, TypeVar
 
 from localspec.engine.detokenizer import Detokenizer
@@ -16,6 +15,7 @@ from localspec.speculation.passes import Pass, Scores, direct
 from localspec.stats import Stats
 from localspec.utils.closing import Closing
 from localspec.utils.format import excerpt
+from localspec.utils.running_clock import running_clock
 
 _Step = TypeVar("_Step")
 StopReason = Literal["length", "eos", "stop", "cancelled", "context"]
@@ -118,7 +118,7 @@ class Alone:
 
     def clock(self) -> float:
         """The time in seconds."""
-        return perf_counter()
+        return running_clock()
 
     def step(self) -> AbstractContextManager[None]:
         """Nothing to hold."""

@@ -13,7 +13,6 @@ left with a token and usually comes back at once, at most for a small share of a
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import current_thread
-from time import perf_counter
 
 from localspec.control.row_budget import RowBudget
 from localspec.engine import meanwhile
@@ -23,6 +22,7 @@ from localspec.engine.prompt_speed import PromptSpeed
 from localspec.engine.step_lock import StepLock, TextSteps
 from localspec.errors import LocalspecError
 from localspec.speculation.passes import WIDE, Pass, Scores
+from localspec.utils.running_clock import running_clock
 
 # A decode waits for a reader at most this share of its expected time.
 _LONGEST_WAIT = 0.1
@@ -56,7 +56,7 @@ class ScheduledText(TextSteps):
 
     def clock(self) -> float:
         """The time in seconds, without the time in which other texts were computed."""
-        return perf_counter() - self.waited
+        return running_clock() - self.waited
 
     def step(self) -> "_TextStep":
         """Hold the scheduler's lock for a step of this text; steps may be nested."""
@@ -64,7 +64,7 @@ class ScheduledText(TextSteps):
 
     def left(self) -> None:
         """Note that the reader of this text goes away with a token."""
-        self._left = perf_counter()
+        self._left = running_clock()
 
     @contextmanager
     def between_steps(self) -> Iterator[None]:
@@ -81,9 +81,9 @@ class ScheduledText(TextSteps):
         self.rows.texts = 1
         if self._scheduler.has_one_text:
             return meanwhile.compute(requested)
-        began = perf_counter()
+        began = running_clock()
         request = self._scheduler.compute(requested)
-        self.waited += max(0.0, perf_counter() - began - request.seconds)
+        self.waited += max(0.0, running_clock() - began - request.seconds)
         self.rows.offer.reading, self.rows.texts = False, request.texts
         if request.error is not None:
             raise request.error
@@ -105,7 +105,7 @@ class ScheduledText(TextSteps):
 
     def left_within(self, seconds: float) -> bool:
         """Whether the last step of this text ended so many seconds ago or less."""
-        return perf_counter() - self._left <= seconds
+        return running_clock() - self._left <= seconds
 
     def begin(self) -> None:
         """Note that the calling thread begins a generation."""
@@ -126,7 +126,7 @@ class ScheduledText(TextSteps):
     def returned(self) -> None:
         """Note that the reader of this text wants the next token."""
         if not self.in_step and self._left > 0:
-            self._away += _NEWEST * (perf_counter() - self._left - self._away)
+            self._away += _NEWEST * (running_clock() - self._left - self._away)
 
 
 class _TextStep:
@@ -231,20 +231,20 @@ class Scheduler(StepLock):
 
     def _patience(self) -> float:
         """How many seconds the next decode should wait for texts that are between steps."""
-        now = perf_counter()
+        now = running_clock()
         return max(each.patience(now, self._decode_seconds) for each in self._texts)
 
     def _decode_some(self) -> None:
         """Compute a decode, and hand out its scores."""
         chosen = self._chosen()
-        began = perf_counter()
+        began = running_clock()
         try:
             rows = [each.rows for each in chosen]
             scores = chosen[0].context.decode([each.requested for each in chosen])
         except Exception as error:
             self._blame(chosen, error)
             return
-        seconds = perf_counter() - began
+        seconds = running_clock() - began
         self._decode_seconds += _NEWEST * (seconds - self._decode_seconds)
         if rows[0] >= WIDE:
             self._prompt_speed.learn(chosen[0].context.model.size, sum(rows), seconds)

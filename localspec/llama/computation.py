@@ -1,7 +1,6 @@
 """Computation: a decode from its start to its end on every device, and whether it failed."""
 
 from collections.abc import Callable, Hashable
-from time import perf_counter
 from typing import Any
 
 import llama_cpp
@@ -10,6 +9,7 @@ from localspec.errors import DeviceError, LocalspecError
 from localspec.llama import compute_thread, library, wait_policy
 from localspec.llama.model import Model
 from localspec.utils.native_fault import end_at_fault
+from localspec.utils.running_clock import running_clock
 
 # The library's status where a device has failed.
 _FAILED = -3
@@ -33,13 +33,13 @@ def compute(
 
     model.clear_log()
     with wait_policy.of_process().during(kind, threads):
-        began = perf_counter()
+        began = running_clock()
         try:
             status, is_lost = compute_thread.run(run, model.thread)
         except OSError as fault:
             end_at_fault(fault)
             raise
-        seconds = perf_counter() - began
+        seconds = running_clock() - began
     model.require_workers()
     if status == 0 and not is_lost:
         return seconds

@@ -15,10 +15,10 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from statistics import fmean
-from time import perf_counter
 
 from localspec.llama.wait_switch import WaitSwitch, wait_switch
 from localspec.utils.busy_cores import BUSY, BusyCores, allowed_cores
+from localspec.utils.running_clock import running_clock
 
 # The least seconds between two looks at what other programs use.
 _BETWEEN_LOOKS = 0.5
@@ -46,7 +46,7 @@ class WaitPolicy:
         switch: WaitSwitch | None,
         cores: BusyCores | None = None,
         core_count: int | None = None,
-        clock: Callable[[], float] = perf_counter,
+        clock: Callable[[], float] = running_clock,
     ) -> None:
         self.short_passes = 0
         self._switch = switch

@@ -1,10 +1,12 @@
 """Ctrl-C in `localspec generate`, whatever it is doing."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from time import monotonic
 
 import psutil
 import pytest
@@ -168,3 +170,36 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+@posix
+@pytest.mark.slow
+def test_the_time_in_which_it_was_stopped_counts_in_no_figure() -> None:
+    """As by Ctrl-Z in a shell, and `fg` after 4 seconds."""
+    code = """
+import os, signal, subprocess, sys
+from localspec.cli.main import main
+from localspec.stats import Stats
+
+count_token = Stats.count_token
+
+def stopping(stats, drafted_at):
+    count_token(stats, drafted_at)
+    if stats.generated_tokens == 10:
+        subprocess.Popen(["sh", "-c", f"sleep 4; kill -CONT {os.getpid()}"])
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+Stats.count_token = stopping
+sys.exit(main())
+"""
+    args = ["generate", "-m", "pycode", PROMPT, "-n", "20", "--json"]
+    began = monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", code, *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert monotonic() - began > 4
+    took = json.loads(done.stdout)["stats"]["seconds"]
+    assert took["generate"] < 3, took

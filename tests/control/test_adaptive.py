@@ -183,12 +183,24 @@ def test_a_pass_that_turns_out_dearer_than_measured_ends_drafting(clock: FakeClo
     assert tokens / (done[-1][1] - done[99][1]) > 0.95
 
 
+@pytest.mark.parametrize("slow", [100.0, 3600e3])
 @pytest.mark.parametrize("when", [0, 1, 40])
-def test_one_slow_pass_does_not_end_drafting(when: int, clock: FakeClock) -> None:
-    """One pass takes as long as a hundred, with a draft or without."""
-    noise = (100.0 if step == when else 1.0 for step in itertools.count())
+@pytest.mark.parametrize("drafts", [False, True])
+def test_one_slow_step_does_not_end_drafting(
+    slow: float, when: int, drafts: bool, clock: FakeClock
+) -> None:
+    """One pass or one draft takes as long as many: a busy machine, or one that slept an hour."""
+    count = itertools.count()
+
+    def right() -> bool:
+        clock.now += slow if drafts and next(count) == 5 * when else 0.0
+        return answer()
+
+    answer = coin(0.9)
+    noise = (slow if not drafts and step == when else 1.0 for step in itertools.count())
     machine = Machine(clock, "gpu", noise=noise)
-    steps = list(machine.steps(machine.policy(CostlyDrafter(clock, coin(0.9))), 400))
+    steps = list(machine.steps(machine.policy(CostlyDrafter(clock, right)), 400))
+    assert sum(step.seconds > 50 for step, _ in steps) == 1
     late = [step for step, _ in steps if step.seconds < 50][when + 5 :]
     assert sum(len(step.tokens) for step in late) > 2.5 * len(late)
 

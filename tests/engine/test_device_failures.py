@@ -158,7 +158,7 @@ def test_a_head_that_fails_drafts_the_next_text_also_where_the_depth_is_chosen(
         return run()
 
     # Only passes of the target take time, so that drafting pays on any machine.
-    monkeypatch.setattr(scheduler_module, "perf_counter", clock)
+    monkeypatch.setattr(scheduler_module, "running_clock", clock)
     monkeypatch.setattr(target, "_run_batch", run_for_a_second)
 
     def origins() -> set[str]:

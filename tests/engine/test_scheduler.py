@@ -29,7 +29,7 @@ def scheduler() -> Scheduler:
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """The scheduler's, which only decodes set forward."""
     clock = FakeClock()
-    monkeypatch.setattr(scheduler_module, "perf_counter", clock)
+    monkeypatch.setattr(scheduler_module, "running_clock", clock)
     return clock
 
 

@@ -31,6 +31,7 @@ from localspec.speculation.emission import Emission
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.speculation.passes import Compute, Pass, Scores
 from localspec.stats import Stats
+from localspec.utils.running_clock import running_clock
 from localspec.utils.tokens import common_prefix
 
 MISMATCH = "vocabulary differs at token 151,643"
@@ -383,7 +384,7 @@ class ScriptedDecoder:
             self.script.clock.now += took
             seconds.steps += took
             return
-        with self.stats.timing("draft" if drafted else "verify"):
+        with self.stats.timing("draft" if drafted else "verify", running_clock):
             sleep(1 / self.script.rate if self.script.rate else 0)
         seconds.steps = seconds.verify
 

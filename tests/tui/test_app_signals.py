@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -159,6 +161,28 @@ def test_a_suspended_chat_is_drawn_whole_again(tmp_path: Path) -> None:
         chat.wait_for(lambda: b"where?" in chat.shown[before:] and b"Here" in chat.shown[before:])
         chat.type("\x15\x04")
         assert chat.wait_ended() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGTSTP")
+@pytest.mark.parametrize("plain", [True, False])
+def test_the_time_in_which_it_was_stopped_does_not_slow_an_answer(
+    tmp_path: Path, plain: bool
+) -> None:
+    """40 tokens at 20 a second, and 6 seconds stopped."""
+    script = {"answers": ["word " * 32], "rate": 20.0}
+    with ChatTerminal(tmp_path, plain=plain, **script) as chat:
+        child = psutil.Process(chat.process.pid)
+        chat.type("go\r")
+        chat.wait_for(lambda: b"word word" in chat.shown)
+        # Without a shell that could continue it, nothing else stops the plain chat.
+        chat.process.send_signal(signal.SIGSTOP if plain else signal.SIGTSTP)
+        chat.wait_for(lambda: child.status() == psutil.STATUS_STOPPED)
+        time.sleep(6)
+        chat.process.send_signal(signal.SIGCONT)
+        chat.wait_for(lambda: [turn.stop_reason for turn in chat.turns[1:]] == ["eos"])
+        speed = rb"([\d.]+) tokens per second" if plain else rb"([\d.]+) tok/s"
+        chat.wait_for(lambda: float((re.findall(speed, chat.shown) or [0])[-1]) > 10)
 
 
 def test_ctrl_z_suspends_where_there_is_nothing_to_undo(

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from fakes import scripted
 from fakes.event_recorder import EventRecorder, compare, event_names, events_of, tamper
 from fakes.machine import FakeClock
 from fakes.scripted import Script, ScriptedEngine
 
-from localspec import stats
 from localspec.conversation.events import Dropped
 from localspec.conversation.turns import Conversation, Turn
 from localspec.engine import scheduler
@@ -167,8 +167,8 @@ def test_an_answer_by_a_rule_without_the_same_text_is_not_compared(start: Start)
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """The clock of the engine; scripted steps advance it."""
     clock = FakeClock()
-    for module in (scheduler, stats):
-        monkeypatch.setattr(module, "perf_counter", clock)
+    for module in (scheduler, scripted):
+        monkeypatch.setattr(module, "running_clock", clock)
     return clock
 
 

@@ -15,12 +15,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from fakes import scripted
 from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import Script
 from fakes.snapshot import snapshot
 from textual.widgets import Input, TextArea
 
-from localspec import stats
 from localspec.engine import scheduler
 from localspec.gguf.files import ModelFiles
 from localspec.hub.store import StoredModel
@@ -61,10 +61,10 @@ def reproducible(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Each call of a clock takes a millisecond, and two models are on this disk."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     ticks = count()
-    for module in (scheduler, stats):
-        monkeypatch.setattr(module, "perf_counter", lambda: next(ticks) / 1000)
+    for module in (scheduler, scripted):
+        monkeypatch.setattr(module, "running_clock", lambda: next(ticks) / 1000)
     monkeypatch.setattr(archive, "uuid4", lambda: UUID(int=2**127))
-    monkeypatch.setattr(thought_view, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(thought_view, "running_clock", lambda: 0.0)
     monkeypatch.setattr(settings, "model_inventory", lambda: list(on_disk(tmp_path)))
 
 

@@ -14,6 +14,7 @@ from localspec.conversation.turns import Conversation
 from localspec.errors import LocalspecError
 from localspec.loading.config import RuntimeConfig
 from localspec.utils.exit_codes import INTERRUPTED, SIGNALLED
+from localspec.utils.running_clock import running_clock
 from localspec_tui import notes
 from localspec_tui.archive import Archive
 from localspec_tui.autosave import Autosave
@@ -70,6 +71,7 @@ class PlainChat:
 
         Where the messages come from a file or a pipe, it is that of the last one that failed.
         """
+        running_clock.follow_stops()
         with on_interrupt(self._interrupted), _ending_for_signals():
             try:
                 return self._chat()

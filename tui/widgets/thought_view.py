@@ -1,7 +1,6 @@
 """Thought view: what a model thought before its answer, folded up once it has answered."""
 
 from dataclasses import dataclass
-from time import monotonic
 
 from textual.app import ComposeResult
 from textual.content import Content
@@ -9,6 +8,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
+from localspec.utils.running_clock import running_clock
 from localspec_tui.widgets.styled_text import StyledText
 from localspec_tui.widgets.throttle import Throttle
 
@@ -30,19 +30,19 @@ class Thought:
         """Show the text from the first token on. tokens: how many there are now."""
         self.tokens = tokens
         if self.began is None:
-            self.began, self.is_open = monotonic(), True
+            self.began, self.is_open = running_clock(), True
 
     def end(self) -> None:
         """Fold up the text if it was being written."""
         if self.began is not None and self.seconds is None:
-            self.seconds, self.is_open = monotonic() - self.began, False
+            self.seconds, self.is_open = running_clock() - self.began, False
 
     def summary(self, lines: int) -> str:
         """How long the text is, in one line. lines: of the text."""
         if self.began is None:
             return f"thought, {lines:,} line{'s' if lines != 1 else ''}"
         verb = "thinking" if self.seconds is None else "thought"
-        seconds = monotonic() - self.began if self.seconds is None else self.seconds
+        seconds = running_clock() - self.began if self.seconds is None else self.seconds
         return f"{verb} for {seconds:.1f} s, {self.tokens:,} tokens"
 
 

@@ -1,11 +1,11 @@
 """Throttle: limits how often a growing widget is redrawn, so that the engine keeps its speed."""
 
 from collections.abc import Callable
-from time import perf_counter
 
 from textual.widget import Widget
 
 from localspec.utils.busy_cores import BusyCores
+from localspec.utils.running_clock import running_clock
 
 # From this share of all cores on, no core is left for the screen.
 BUSY = 0.8
@@ -49,14 +49,14 @@ class Throttle:
         self._widget.set_timer(self._delay, self._start)
 
     def _start(self) -> None:
-        started = perf_counter()
+        started = running_clock()
         self._draw()
         # The time of the layout and of the terminal counts too.
         self._widget.call_after_refresh(self._end, started)
 
     def _end(self, started: float) -> None:
         share = self._busy_cores.share() if self._busy_cores else 0.0
-        self._delay = delay(perf_counter() - started, share)
+        self._delay = delay(running_clock() - started, share)
         self._is_scheduled = False
         if self._is_requested:
             self.request()
