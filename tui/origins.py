@@ -43,10 +43,6 @@ class Origins:
             origins._join(text, origin)
         return origins
 
-    def copy(self) -> "Origins":
-        """The same origins, which grow on their own."""
-        return Origins([*self.segments], Counter(self.counts))
-
     def beginning(self, letters: int) -> "Origins":
         """The origins of so many letters at the beginning."""
         beginning = Origins()

@@ -45,8 +45,10 @@ def test_the_view_shows_as_many_drafted_tokens_as_the_stats_count(answer: str) -
         async with showing(entry.make_view()) as pilot:
             for event in events:
                 if isinstance(event, Piece):
+                    entry.origins.append(event.said, event.token.origin)
                     entry.append(event)
                 elif isinstance(event, Ended):
+                    entry.origins.append_rest(event.said)
                     entry.end(event)
             await pilot.settle()
             origins = entry.origins

@@ -38,8 +38,10 @@ def answered(answer: str, question: str = "Question?") -> tuple[Session, list[Ev
 def feed(entry: TurnEntry, events: list[Event]) -> None:
     for event in events:
         if isinstance(event, Piece):
+            entry.origins.append(event.said, event.token.origin)
             entry.append(event)
         elif isinstance(event, Ended):
+            entry.origins.append_rest(event.said)
             entry.end(event)
 
 

@@ -12,10 +12,10 @@ from localspec_tui.widgets.turn_view import TurnView
 class TurnEntry:
     """For an answer that is being written, call `append` and `end`. A view that is mounted follows.
 
-    variant: number of this variant, from 1, and how many there are. origins: of the text so far.
-    has_markdown: whether an answer is Markdown; if not, it is shown as plain text. view: None while
-    it is not mounted. pattern, hit: what is marked in the text, and the number of the place in
-    sight.
+    variant: number of this variant, from 1, and how many there are. origins: of the text so far;
+    whoever calls `append` or `end` has added to them. has_markdown: whether an answer is Markdown;
+    if not, it is shown as plain text. view: None while it is not mounted. pattern, hit: what is
+    marked in the text, and the number of the place in sight.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class TurnEntry:
     ) -> None:
         self.turn = turn
         self.variant = variant
-        self.origins = origins.copy() if origins else Origins()
+        self.origins = origins or Origins()
         self.has_markdown = has_markdown and turn.role == "assistant"
         self.thought = Thought()
         self.view: TurnView | None = None
@@ -61,7 +61,6 @@ class TurnEntry:
     def append(self, piece: Piece) -> None:
         """Show a token that was added to the turn."""
         self._tokens += 1
-        self.origins.append(piece.said, piece.token.origin)
         if piece.thought and self.is_growing:
             self.thought.grow(self._tokens)
         if piece.said:
@@ -71,7 +70,6 @@ class TurnEntry:
 
     def end(self, ended: Ended) -> None:
         """Show the end of the answer."""
-        self.origins.append_rest(ended.said)
         self.thought.end()
         if self.view:
             self.view.end(ended)
