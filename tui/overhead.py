@@ -26,9 +26,15 @@ _SIZE = (120, 40)
 
 def main() -> None:
     """Print the two rates of each round, then the median ratio and the screen's share of a core."""
-    parser = ArgumentParser(prog="python -m localspec_tui.overhead", description=main.__doc__)
-    parser.add_argument("target")
-    parser.add_argument("drafter")
+    parser = ArgumentParser(
+        prog="python -m localspec_tui.overhead",
+        description="Measure how much slower the engine is with the chat open: the same answers "
+        f"are written with it and without it, {_ROUNDS} times by turns.",
+        epilog="Each round prints tokens per second with the chat open and without it, the one by "
+        "the other, and what part of a core the screen took; the last line has the medians.",
+    )
+    parser.add_argument("target", help="the model, as `localspec chat -m` takes it")
+    parser.add_argument("drafter", help="a drafter beside suffix, as `--draft` takes it")
     models = parser.parse_args()
     target, drafter = models.target, models.drafter
     use_temporary_home()

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -12,7 +12,7 @@ from localspec.generation_config import GenerationConfig
 from localspec.sampling.request_members import request_members
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
-from localspec.server.metrics import speculation
+from localspec.server.metrics import speculation, timings
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import AnswerForm, merged
 from localspec.server.options import TextSettings, most_tokens
@@ -171,6 +171,9 @@ class NativeAnswer:
             "tokens_cached": reply.stats.prompt_cached,
             **speculation(reply),
         }
+        if form.reads_only:
+            # The engine writes a token behind what it has read, which is not passed on.
+            last["timings"] = timings(replace(reply.stats, generated_tokens=0))
         if not form.shared.stream:
             if form.shows_tokens:
                 last["tokens"] = [token.id for token in written.tokens]

@@ -237,6 +237,8 @@ def test_a_prompt_that_is_only_read(strict: Served) -> None:
     prompt = "a b c d e f g h i j"
     read = completed(strict, prompt=prompt, n_predict=0, cache_prompt=True)
     assert (read["content"], read["tokens_predicted"]) == ("", 0)
+    assert read["timings"]["predicted_n"] == read["timings"]["predicted_per_second"] == 0
+    assert read["timings"]["predicted_per_token_ms"] is None
     assert completed(strict, prompt=prompt)["tokens_cached"] > 5
 
 
