@@ -55,6 +55,15 @@ class ChatPilot:
         self.screen.update_status()
         await self.pilot.pause()
 
+    async def settle(self) -> None:
+        """Wait until all that was changed is laid out and drawn, however late that comes."""
+        screen, quiet = self.screen, 0
+        async with asyncio.timeout(TIMEOUT):
+            while quiet < 3:
+                await self.pilot.pause()
+                is_due = screen._layout_required or screen._scroll_required or screen._callbacks
+                quiet = 0 if is_due or screen.view._is_settling else quiet + 1
+
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
 

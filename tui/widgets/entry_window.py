@@ -281,7 +281,6 @@ class EntryWindow(VerticalScroll, SingleLayout, can_focus=False):
             above = sum(map(self._heights.of, self.entries[: self._first]))
             below = sum(map(self._heights.of, self.entries[self._end :]))
             bar.show_part(self.virtual_size.height, above, below)
-        # A layout writes there past `validate_position` while the end is followed.
         bar.position = self.scroll_y
 
     def _on_scroll_to(self, message: ScrollTo) -> None:

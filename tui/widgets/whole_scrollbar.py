@@ -24,6 +24,18 @@ class WholeScrollBar(ScrollBar):
         """The height of the whole, of that of the part."""
         return self.window_virtual_size if self.is_held else self.above + height + self.below
 
+    @property
+    def _reactive_position(self) -> float:
+        """Where Textual keeps the position. While the end of a list is followed, whatever asks for
+        a region writes that in the part here, past `validate_position`.
+        """
+        return self._place
+
+    @_reactive_position.setter
+    def _reactive_position(self, position: float) -> None:
+        if position != self._place:
+            self.validate_position(position)
+
     def validate_position(self, position: float) -> float:
         """The position in the whole, of that in the part."""
         if not self.is_held:
