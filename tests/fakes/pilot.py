@@ -57,12 +57,7 @@ class ChatPilot:
 
     async def settle(self) -> None:
         """Wait until all that was changed is laid out and drawn, however late that comes."""
-        screen, quiet = self.screen, 0
-        async with asyncio.timeout(TIMEOUT):
-            while quiet < 3:
-                await self.pilot.pause()
-                is_due = screen._layout_required or screen._scroll_required or screen._callbacks
-                quiet = 0 if is_due or screen.view._is_settling else quiet + 1
+        await settle(self.pilot, self.screen, lambda: self.screen.view._is_settling)
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -118,6 +113,18 @@ async def wait_until(pilot: Pilot[Any], predicate: Callable[[], object]) -> None
     async with asyncio.timeout(TIMEOUT):
         while not predicate():
             await pilot.pause(_STEP)
+
+
+async def settle(
+    pilot: Pilot[Any], screen: Screen[Any], is_changing: Callable[[], bool] = lambda: False
+) -> None:
+    """Run the app until no layout and no drawing is due, twice. Raises TimeoutError."""
+    quiet = 0
+    async with asyncio.timeout(TIMEOUT):
+        while quiet < 2:
+            await pilot.pause()
+            is_due = screen._layout_required or screen._scroll_required or screen._dirty_widgets
+            quiet = 0 if is_due or screen._callbacks or is_changing() else quiet + 1
 
 
 @asynccontextmanager

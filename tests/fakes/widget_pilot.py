@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from fakes.pilot import screen_rows, screen_segments, wait_until
+from fakes.pilot import screen_rows, screen_segments, settle, wait_until
 from rich.segment import Segment
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
@@ -37,8 +37,7 @@ class WidgetPilot:
 
     async def settle(self) -> None:
         """Wait until the screen shows everything."""
-        await self.pilot.pause()
-        await self.pilot.pause()
+        await settle(self.pilot, self.app.screen)
 
     async def until(self, predicate: Callable[[], object]) -> None:
         """Wait until the predicate is true."""

@@ -148,7 +148,7 @@ class PlainEventHandler:
         for line in question.splitlines():
             self._printer.note(line)
         self._printer.note(
-            f"/drop-oldest on makes room, then send {then}; /new begins another chat"
+            f"/drop-oldest on makes room, then send {then}; /clear begins another chat"
         )
 
     def _model_ready(self, event: ModelReady) -> None:
