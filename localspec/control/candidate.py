@@ -285,12 +285,12 @@ class Candidate:
         """
         if not self._reads_hidden:
             return
-        if self._stopped and not self._shown:
+        missed, self._shown = not self._shown, self.drafter.name in reading
+        if self._stopped and missed:
             self._waited += 1
         elif self._stopped and not drafted:
             # It could have been tried, but that was not affordable.
             self.end_trial(paid=False)
-        self._shown = self.drafter.name in reading
         self._unpaid += reading.get(self.drafter.name, 0.0)
         if self._unpaid > _MOST_READING * plain:
             self._stopped = True
@@ -360,3 +360,6 @@ class Candidate:
         if paid:
             self._wait_texts = 1
             self._unpaid, self._stopped = 0.0, False
+        elif self._stopped:
+            # The row of a trial that failed is not for another one.
+            self._shown = False

@@ -400,3 +400,19 @@ def test_the_gain_is_an_average_of_the_last_steps() -> None:
     assert candidate.gain == pytest.approx(0.19)
     candidate.learn_gain(-1.0)
     assert candidate.gain == pytest.approx(0.071)
+
+
+def test_a_head_waits_twice_as_long_after_each_trial_that_failed() -> None:
+    """Of one that needs the last row alone, and whether it could be afforded or not."""
+    for drafts in (True, False):
+        head = of_traits(reads_hidden=(1,), only_last_row=True)
+        head.learn_reading({"costly": 100.0}, 1.0, drafted=False)
+        head._shown = False
+        trials = list[int]()
+        for step in range(40):
+            drafted = drafts and head.may_draft
+            trials += [step] if head.may_draft else []
+            head.learn_reading({"costly": 0.1} if head.reads else {}, 1.0, drafted=drafted)
+            if drafted:
+                head.end_trial(paid=False)
+        assert trials == [2, 6, 12, 22]
