@@ -143,7 +143,7 @@ class AdaptivePolicy:
         if not options:
             reason = why_nobody(self.candidates, limit) or reason
         if chosen and reason is _TRIED_AGAIN and round_.texts > 1:
-            chosen = chosen.of_one_token()
+            chosen = chosen.of_one_token(round_)
         if self.explain:
             self.explain(explanation(chosen, round_.plain, reason))
         if chosen:

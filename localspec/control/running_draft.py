@@ -7,6 +7,7 @@ from localspec.control.candidate import Candidate
 from localspec.control.draft_timer import DraftTimer
 from localspec.control.joint_drafting import Drafting
 from localspec.control.replays import replay_seconds
+from localspec.control.round import Round
 from localspec.control.round_plan import RoundPlan
 from localspec.control.row_budget import RowShare
 
@@ -40,9 +41,14 @@ class Option:
         """The tokens of the draft."""
         return self.plan.depth
 
-    def of_one_token(self) -> "Option":
+    def of_one_token(self, round_: Round) -> "Option":
         """The same with one token: others pay for a trial too, and one tells enough."""
-        return replace(self, plan=self.plan._replace(depth=1), expected=1.0 + self.survivals[0])
+        passes, paid = round_.table(self.plan.others), round_.paid(self.plan, self.drafting)
+        seconds = (self.plan.tokens + self.expected) / self.rate
+        seconds -= passes[1 + self.depth] + paid[self.depth] - passes[2] - paid[1]
+        plan, expected = self.plan._replace(depth=1), 1.0 + self.survivals[0]
+        rate = (plan.tokens + expected) / seconds
+        return replace(self, plan=plan, expected=expected, rate=rate)
 
     def gain_of_looking(self, passes: Sequence[float]) -> float:
         """As that of the candidate; 0 if it has the prompt to read."""

@@ -508,8 +508,10 @@ def test_a_trial_beside_others_is_of_one_token() -> None:
         policy._chosen = lambda _options, tried=tried: (tried, adaptive._TRIED_AGAIN)  # type: ignore[method-assign, misc]
         depths.append(policy.decide(LIMIT).depth)
     assert depths == [4, 1]
-    said = [(each.depth, each.expected) for each in told if each.reason == adaptive._TRIED_AGAIN]
-    assert said == [(4, 2.0), (1, 1.9)]
+    said = [each for each in told if each.reason == adaptive._TRIED_AGAIN]
+    assert [(each.depth, each.expected) for each in said] == [(4, 2.0), (1, 1.9)]
+    # The four tokens take 2 / 0.5 seconds; three rows, and what these take to draw, are left out.
+    assert [each.rate for each in said] == [0.5, pytest.approx(1.9 / (4.0 - 0.3 - 0.3))]
 
 
 def test_a_trial_waits_longer_the_more_all_lose_by_it_and_is_told() -> None:
