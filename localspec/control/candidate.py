@@ -33,6 +33,8 @@ _FAILED = 8
 # To learn a drafter's acceptance rate, reading a prompt may take this share of the time of plain
 # decoding; the smaller one after its first draft. With fewer tokens to come it cannot be learnt.
 _EXPLORATION_SHARE, _KNOWN_SHARE = 0.02, 0.005
+# What was saved up for that in earlier texts may take this share of one text's.
+_SAVED_SHARE = 0.1
 _FEWEST_TOKENS = 24
 # Where reading a prompt did not pay, it hardly does in the next steps.
 _PAUSE = 4
@@ -232,7 +234,7 @@ class Candidate:
         if tokens < _FEWEST_TOKENS:
             return 0.0
         coming = 0.0 if self.reports_confidence else _EXPLORATION_SHARE * tokens * plain
-        return self._exploration_budget + coming
+        return min(self._exploration_budget, _SAVED_SHARE * tokens * plain) + coming
 
     def pause(
         self, others: Sequence[Offer], survivals: Sequence[float], drafting: Drafting

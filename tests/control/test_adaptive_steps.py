@@ -176,7 +176,7 @@ def test_the_gain_of_a_draft_is_the_time_saved_in_plain_steps(
     assert candidate._wait == (1 if gain > 0 else 2) and other._wait == 1
     assert candidate.acceptance_rates.observed and not other.acceptance_rates.observed
     # The others save up for theirs.
-    assert other.affordable(24, 0.0) == pytest.approx(0.02 * tokens)
+    assert other._exploration_budget == pytest.approx(0.02 * tokens)
     assert candidate.affordable(24, 0.0) == 0.0
 
 
@@ -317,7 +317,7 @@ def test_what_a_drafter_may_read_is_saved_up_by_all_texts_together() -> None:
     policy.decide(LIMIT)
     policy._running = None
     policy.learn(Step((), 0, 1, (5, 5), 0.55, 0.0, 0, (1,), 1.1, 0.55))
-    assert policy.candidates[0].affordable(24, 0.0) == pytest.approx(0.02 * 2 * 0.55 / 2)
+    assert policy.candidates[0]._exploration_budget == pytest.approx(0.02 * 2 * 0.55 / 2)
 
 
 def test_a_round_learns_of_the_reading_of_a_prompt_and_of_changes() -> None:

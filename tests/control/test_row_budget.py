@@ -243,7 +243,7 @@ def test_texts_share_what_reading_prompts_to_learn_may_cost() -> None:
             share.begin(None)
         policy = Machine(clock).policy(CostlyDrafter(clock, lambda: True, backlog=9000), rows=own)
         [*_] = Machine(clock).steps(policy, 40)
-        return policy.candidates[0].affordable(100, 0.0)
+        return policy.candidates[0]._exploration_budget
 
     assert saved_up(4) == pytest.approx(saved_up(1) / 4)
 
