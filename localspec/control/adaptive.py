@@ -153,9 +153,13 @@ class AdaptivePolicy:
         return self._start(chosen, limit) if chosen else PLAIN_STEP
 
     def _all_may_rest(self, limit: Limit) -> bool:
-        # A text alone is asked about a copy as soon as a row for it may pay.
-        row = self._passes.seconds(2) / self._passes.seconds(1) - 1 if self._round.alone else 1.0
-        return all(each.may_rest(limit, row) for each in self.candidates)
+        if not self._round.alone:
+            return all(each.may_rest(limit) for each in self.candidates)
+        # Alone it is asked about a trial at once, and about a copy as soon as a row for it may pay.
+        row = self._passes.seconds(2) / self._passes.seconds(1) - 1 + self.rows.deciding
+        return all(
+            each.may_rest(limit, row) and not each.begins_trial() for each in self.candidates
+        )
 
     def _rest(self) -> Decision:
         """Take a plain step, as nothing was drafted lately."""

@@ -346,6 +346,12 @@ class Candidate:
 
     # Trials of a drafter that does not pay.
 
+    def begins_trial(self) -> bool:
+        """Whether a trial comes due in a rest; call it once per step. It is told once."""
+        due = not self.cheap and self._waited == self._wait
+        self._waited += due
+        return due
+
     def is_trial_due(self, patience: float = 1.0, *, in_company: bool = False) -> bool:
         """Whether to try the drafter although it does not seem to pay; call it once per step.
 

@@ -22,9 +22,13 @@ _LARGEST_DEBT = 10.0
 # So many decisions in a row in which nobody drafts let a text rest for one round more. As deciding
 # takes longer the more texts there are, it rests for as many as there are others at most.
 _IN_VAIN = 2
-# The same of a text alone, which rests for so many steps at most.
-_IN_VAIN_ALONE, _RESTS_ALONE = 4, 3
-# The weight of the newest step in the tokens per step.
+# A text alone rests where deciding has lately cost more than its drafts have gained, until it takes
+# this share of the time of plain decoding, or for so many steps.
+_DECIDING_SHARE, _RESTS_ALONE = 0.005, 32
+# In plain steps: what deciding seems to gain before anything was decided, and what a decision may
+# seem to lose at most. The weight of the newest decision.
+_FIRST_GAIN, _MOST_LOST, _NEWEST_GAIN = 0.3, 1.0, 1 / 16
+# The weight of the newest step in the tokens per step, and in what deciding takes.
 _NEWEST = 1 / 32
 
 
@@ -121,7 +125,8 @@ class RowShare:
     budget: that of all texts. is_written: as in RowBudget. seen: the tokens that each drafter, by
     its name, has drafted lately. lead: how far the text is ahead of one that is written beside as
     many others without any drafts. texts: how many shared the last decode of its target or drafter;
-    0 if others had many rows in it.
+    0 if others had many rows in it. resting: whether it need not decide in this step. deciding:
+    what it takes to decide that nothing is drafted, in plain steps; learnt alone.
     """
 
     def __init__(self, budget: RowBudget, is_written: Callable[[], bool]) -> None:
@@ -129,10 +134,11 @@ class RowShare:
         self.begin(None)
         self.seen: dict[str, Tally] = {}
         self.texts = 1
-        # Whether it rests in this round, the rounds in a row in which it did, and those in a row in
-        # which nobody drafted though it was asked; how many other texts there were.
-        self._resting = False
+        self.resting = False
+        # The rounds in a row in which it rested, and those in a row in which nobody drafted though
+        # it was asked; how many other texts there were.
         self._rested = self._in_vain = self._company = 0
+        self.deciding, self._gain = 0.0, _FIRST_GAIN
 
     @property
     def others(self) -> list[Offer]:
@@ -157,11 +163,11 @@ class RowShare:
             self.ask_all()
             self._company = len(others)
         if others:
-            most, in_vain = writing(others) - 1, _IN_VAIN
+            rests = min(self._in_vain // _IN_VAIN, writing(others) - 1)
         else:
-            most, in_vain = _RESTS_ALONE, _IN_VAIN_ALONE
-        self._resting = self._rested < min(self._in_vain // in_vain, most)
-        return self._resting
+            rests = min(_RESTS_ALONE, int(min(self.deciding, -self._gain) / _DECIDING_SHARE))
+        self.resting = self._rested < rests
+        return self.resting
 
     def seen_by_others(self, drafter: str) -> Tally:
         """How many drafted tokens of a drafter were right lately, in the other texts."""
@@ -181,8 +187,8 @@ class RowShare:
         lost: by the decode to changes of the rows (`PassCosts.take_lost`).
         """
         # Behind all decisions of the round, so that texts that are asked together remain so.
-        self._rested = self._rested + 1 if self._resting else 0
-        self._in_vain += not self._resting
+        self._rested = self._rested + 1 if self.resting else 0
+        self._in_vain += not self.resting
         offer = self.offer
         if offer.decided and offer.depth:
             offer.drafting = offer.drafting.after_reading()
@@ -193,6 +199,20 @@ class RowShare:
         if others and all(rows <= WIDEST for rows in step.others):  # not a part of a prompt
             drafting = max(0.0, step.draft_seconds - prompt) + sum(step.reading.values())
             self._learn_round(step, passes, others, drafting, lost)
+        elif not others and not self.resting:
+            self._learn_deciding(step, passes, prompt)
+
+    def _learn_deciding(self, step: Step, passes: PassCosts, prompt: float) -> None:
+        """Learn what deciding takes, and what it gains: the time that drafts save, less its own.
+
+        prompt: as in `learn`.
+        """
+        plain = passes.seconds(1)
+        drafting = max(0.0, step.draft_seconds - prompt) / plain
+        gain = len(step.tokens) - passes.seconds(step.rows) / plain - drafting
+        self._gain += _NEWEST_GAIN * (max(-_MOST_LOST, gain) - self._gain)
+        if not step.drafted:
+            self.deciding += _NEWEST * (min(1.0, drafting) - self.deciding)
 
     def _learn_round(
         self,

@@ -20,8 +20,8 @@ class Writer(ABC):
     """A text, and the policy that writes it.
 
     share: its part of the rows of all texts. draft, verified: of this round, and how many of its
-    tokens the target verifies. drafting, beside: seconds of the draft, and those outside models.
-    ended: when its last round did.
+    tokens the target verifies. deciding, drafting, beside: seconds of deciding, of the draft, and
+    of what else is outside the models. ended: when its last round did.
     """
 
     def __init__(self, policy: Policy, share: RowShare) -> None:
@@ -30,7 +30,7 @@ class Writer(ABC):
         self.decision: Decision = PLAIN_STEP
         self.draft: Draft = NOTHING
         self.verified = 0
-        self.drafting = self.beside = self.ended = 0.0
+        self.deciding = self.drafting = self.beside = self.ended = 0.0
 
     @property
     @abstractmethod
@@ -90,14 +90,14 @@ class Writer(ABC):
         tokens = list(coming[: accepted + 1])
         width = self.rows + padding
         share = seconds * width / (width + sum(others))
-        self.beside = self.host_seconds(len(tokens))
+        self.beside, proposing = self.host_seconds(len(tokens)), self.deciding + self.drafting
         step = Step(
             self.draft.tokens,
             self.verified,
             width,
             tokens,
-            share + self.drafting + self.beside,
-            self.drafting,
+            share + proposing + self.beside,
+            proposing,
             others=tuple(others),
             decode_seconds=seconds,
             share=share,
@@ -145,7 +145,7 @@ class Rounds:
         for writer in writing:
             writer.decide()
         _share_drafting(writing)
-        self.seconds += sum(writer.drafting for writer in writing)
+        self.seconds += sum(writer.deciding + writer.drafting for writer in writing)
         for members in self._decodes(writing):
             self._decode(members)
         for writer in writing:

@@ -96,7 +96,7 @@ class SimulatedWriter(Writer):
         self._model, self._decodes, self._host, self._clock = model, decodes, host, clock
         self._answer: RecordedAnswer | None = None
         self._done = self._unread = 0
-        self._deciding = self._reading = 0.0
+        self._reading = self._drawing = self._began = 0.0
 
     def begin(self, answer: RecordedAnswer, cache: object = None) -> None:
         """Start on an answer. cache: only texts of one cache share decodes."""
@@ -134,15 +134,16 @@ class SimulatedWriter(Writer):
 
     def decide(self) -> None:
         """Decide about a draft and draw it; only deciding takes the policy's time."""
-        self._unread, self._reading, self._deciding = 0, 0.0, -self._clock()
+        self._unread, self._reading, self._drawing = 0, 0.0, 0.0
+        began = self._clock()
         super().decide()
-        self._deciding += self._clock()
+        self.deciding = self._clock() - began - self._drawing
 
     def draw(self, drafter: Drafter, limit: Limit) -> Draft:
         """Draw what was decided."""
         began, self._unread = self._clock(), backlog(drafter)
         draft = super().draw(drafter, limit)
-        self._deciding -= self._clock() - began
+        self._drawing = self._clock() - began
         return draft
 
     def draft_seconds(self, texts: Sequence[int]) -> float:
@@ -162,13 +163,13 @@ class SimulatedWriter(Writer):
 
     def learn(self, others: Sequence[int], padding: int, seconds: float) -> None:
         """Commit what is right; learning takes the policy's time too."""
-        self._deciding -= self._clock()
+        self._began = self._clock()
         super().learn(others, padding, seconds)
 
     def commit(self, step: Step, accepted: int) -> None:
         """Note the step, and go on behind it: the policy has learnt."""
-        self._deciding += self._clock()
-        self.beside += self._deciding
+        learning = self._clock() - self._began
+        self.beside += learning
         drafter = self.decision.drafter
         self.steps.append(
             SimulatedStep(
@@ -176,10 +177,10 @@ class SimulatedWriter(Writer):
                 self.verified,
                 accepted,
                 len(step.tokens),
-                step.seconds,
+                step.seconds - self.deciding,
                 self._reading,
                 self._decodes.switching,
-                self._deciding,
+                self.deciding + learning,
             )
         )
         super().commit(step, accepted)
@@ -192,16 +193,23 @@ class Simulation:
     """One adaptive policy, which learns from answer to answer as in an engine.
 
     drafters: as an engine has them, the model-free ones first; `costs` has all of them. guesses: as
-    in AcceptancePrior.rates.
+    in AcceptancePrior.rates. clock: as in SimulatedWriter.
     """
 
     def __init__(
-        self, drafters: Sequence[Drafter], costs: StepCosts, guesses: Mapping[str, float]
+        self,
+        drafters: Sequence[Drafter],
+        costs: StepCosts,
+        guesses: Mapping[str, float],
+        *,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         model, share = cost_model(costs), RowBudget().new_share()
         self.policy = AdaptivePolicy(drafters, model, prior=AcceptancePrior(guesses), rows=share)
         self._decodes = Decodes(costs)
-        self._writer = SimulatedWriter(self.policy, share, model, self._decodes, host=costs.host)
+        self._writer = SimulatedWriter(
+            self.policy, share, model, self._decodes, host=costs.host, clock=clock
+        )
 
     def run(self, answer: RecordedAnswer) -> list[SimulatedStep]:
         """Simulate the steps of one answer."""

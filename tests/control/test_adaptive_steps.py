@@ -351,17 +351,20 @@ def test_a_rest_is_a_plain_step_that_all_know_of() -> None:
 
 @pytest.mark.parametrize("texts", [1, 2])
 def test_who_may_not_rest_decides(texts: int) -> None:
-    """A row for a copy costs a tenth of a plain pass; beside others all would be asked too."""
+    """A row for a copy costs a tenth of a plain pass, deciding alone two; beside others all would
+    be asked too.
+    """
     own = shares(texts)[0]
     policy = policy_of(CheapDrafter(lambda: 0, lambda: True), share=own)
     candidate = policy.candidates[0]
     rows, rested = list[float](), list[object]()
-    candidate.may_rest = lambda _limit, row: bool(rows.append(row)) or len(rows) > 1  # type: ignore[method-assign, func-returns-value]
+    candidate.may_rest = lambda _limit, row=1.0: bool(rows.append(row)) or len(rows) > 1  # type: ignore[method-assign, func-returns-value]
     candidate.rest = rested.append  # type: ignore[method-assign]
     for _ in range(2):
         own._in_vain, own._company = 99, texts - 1
+        own.deciding, own._gain = 0.2, -0.2
         policy.decide(LIMIT)
-    assert rows == [pytest.approx(0.1 if texts == 1 else 1.0)] * 2
+    assert rows == [pytest.approx(0.3 if texts == 1 else 1.0)] * 2
     assert len(rested) == 1
 
 

@@ -19,6 +19,8 @@ from localspec.speculation.drafter import Limit, Outcome
 from localspec.speculation.policy import Step
 
 USELESS = User(0.02)
+# Seconds of a decision: a tenth of a plain step.
+ASKING = 0.1 * COSTS["GPU"][1]
 
 
 def shares(texts: int, budget: RowBudget | None = None) -> list[RowShare]:
@@ -30,10 +32,10 @@ def shares(texts: int, budget: RowBudget | None = None) -> list[RowShare]:
     return made
 
 
-def asked_in(texts: Sequence[RowShare], rounds: int) -> list[int]:
-    """How many of the texts decide in each round; nobody drafts."""
-    asked, passes = list[int](), PassCosts(COSTS["GPU"])
-    step = Step((), 0, 1, [1], 1.0, 0.0, others=(1,) * (len(texts) - 1))
+def asked_in(texts: Sequence[RowShare], rounds: int, deciding: float = 0.0) -> list[int]:
+    """How many of the texts decide in each round; nobody drafts. deciding: in plain steps."""
+    asked, passes = list[int](), PassCosts({1: 1.0, 32: 2.0})
+    step = Step((), 0, 1, [1], 1.0 + deciding, deciding, others=(1,) * (len(texts) - 1))
     for _ in range(rounds):
         asked.append(sum(not each.rests(each.others) for each in texts))
         for each in texts:
@@ -56,10 +58,30 @@ def test_one_round_more_rests_for_every_two_decisions_in_vain() -> None:
     assert [each // 5 for each in asked] == [1, 1, 0, 1, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1]
 
 
-def test_a_text_alone_rests_for_up_to_three_steps_in_a_row() -> None:
-    asked = asked_in(shares(1), 200)
-    assert asked[:8] == [1, 1, 1, 1, 0, 1, 0, 1]
-    assert asked[-40:] == [0, 0, 0, 1] * 10
+@pytest.mark.parametrize(("deciding", "rests"), [(0.004, 0), (0.021, 4), (0.1, 19), (0.5, 32)])
+def test_a_text_alone_rests_until_deciding_takes_half_a_percent(
+    deciding: float, rests: int
+) -> None:
+    asked = asked_in(shares(1), 6000, deciding)
+    assert asked[:4] == [1] * 4
+    assert asked[-3 * (rests + 1) :].count(1) == 3
+
+
+def test_a_text_alone_decides_in_each_step_while_that_gains() -> None:
+    """One draft in six saves more than all six decisions take, though five in a row draft none."""
+    [share], passes = shares(1), PassCosts({1: 1.0, 32: 2.0})
+    plain, draft = Step((), 0, 1, [1], 1.1, 0.1), Step((5,), 1, 2, [5, 1], 1.2, 0.1)
+    rest = Step((), 0, 1, [1], 1.0, 0.0)
+
+    def asked(*steps: Step) -> int:
+        found = 0
+        for step in steps * 40:
+            found += not share.rests([])
+            share.learn(rest if share.resting else step, passes)
+        return found
+
+    assert asked(*[plain] * 5, draft) == 6 * 40
+    assert asked(*[plain] * 20, draft) < 21 * 40 / 3
 
 
 def test_all_are_asked_again_at_once() -> None:
@@ -140,14 +162,14 @@ def test_useless_drafters_are_seldom_asked(users: int, monkeypatch: pytest.Monke
 
 def test_a_useless_drafter_is_seldom_asked_by_a_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
-    simulated = SimulatedUsers(COSTS["GPU"], [USELESS], auto).run(400)
-    assert 25 <= sum(counted.in_step(simulated) for _ in range(100)) < 40
+    simulated = SimulatedUsers(COSTS["GPU"], [USELESS], auto, asking=ASKING).run(400)
+    assert 4 <= sum(counted.in_step(simulated) for _ in range(100)) < 12
 
 
 @pytest.mark.parametrize("users", [1, 2])
 def test_who_drafts_has_all_asked(users: int, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
-    simulated = SimulatedUsers(COSTS["GPU"], [User(0.9)] * users, auto).run(100)
+    simulated = SimulatedUsers(COSTS["GPU"], [User(0.9)] * users, auto, asking=ASKING).run(100)
     assert [counted.in_step(simulated) for _ in range(30)] == [users] * 30
 
 
@@ -163,7 +185,8 @@ class Copies(SimulatedDrafter):
 def with_copies(monkeypatch: pytest.MonkeyPatch, users: int = 5) -> SimulatedUsers:
     monkeypatch.setattr(SimulatedDrafter, "propose", Copies.propose)
     monkeypatch.setattr(SimulatedDrafter, "found", False, raising=False)
-    return SimulatedUsers(COSTS["GPU"], [User(1.0, copies=True)] * users, auto).run(60)
+    copies, asking = [User(1.0, copies=True)] * users, 0.0 if users > 1 else ASKING
+    return SimulatedUsers(COSTS["GPU"], copies, auto, asking=asking).run(60)
 
 
 @pytest.mark.parametrize("users", [1, 5])
@@ -223,6 +246,18 @@ def test_a_trial_is_due_as_soon_as_if_all_rounds_were_asked() -> None:
     assert candidate.is_trial_due()
     candidate.end_trial(paid=False)
     assert not candidate.is_trial_due()
+
+
+def test_a_text_alone_is_asked_about_a_trial_as_soon_as_it_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulated = SimulatedUsers(COSTS["GPU"], [USELESS], auto, asking=ASKING).run(400)
+    counted, [writer] = Counted(monkeypatch), simulated.writers
+    candidate = writer.policy.candidates[0]  # type: ignore[attr-defined]
+    candidate.gain, candidate._waited, candidate._wait = -1.0, 0, 8
+    writer.share.deciding, writer.share._gain, writer.share._rested = 0.1, -0.1, 0
+    assert [counted.in_step(simulated) for _ in range(9)] == [0] * 8 + [1]
+    assert len(writer.draft) and candidate._wait in (1, 16)
 
 
 def test_a_head_that_is_shown_a_row_for_a_trial_may_not_rest() -> None:

@@ -182,7 +182,7 @@ def test_the_simulation_takes_the_steps_of_a_real_loop(
     known = costs(drafts=0.04)
     known.drafters[model.name] = DrafterCost(0.04, 0.04)
     answers = scored[temperature].answers
-    simulation = Simulation([Suffix(max_replaced=0), model], known, {})
+    simulation = Simulation([Suffix(max_replaced=0), model], known, {}, clock=lambda: 0.0)
     predicted = [SimulatedRun.of(simulation.run(answer)) for answer in answers]
     # The real one, in the same world.
     other = Simulation([Suffix(max_replaced=0), model], known, {})
@@ -207,6 +207,20 @@ def test_the_simulation_takes_the_steps_of_a_real_loop(
             seen = (stats.steps, stats.drafted, stats.accepted)
             assert (run.steps, run.drafted, run.accepted) == seen
     assert sum(run.tokens for run in predicted) > 1.5 * sum(run.steps for run in predicted)
+
+
+def test_a_simulated_policy_is_told_what_it_takes_to_decide(
+    scored: Mapping[float, ScoredAnswers],
+) -> None:
+    """So it rests where the real one would. Deciding and learning take a tick each."""
+    ticks, [answer, *_] = itertools.count(), scored[TEMPERATURES[0]].answers
+    simulation = Simulation(
+        [Suffix(max_replaced=0)], costs(drafts=0.04), {}, clock=lambda: 0.001 * next(ticks)
+    )
+    steps = simulation.run(answer)
+    plain = [step.deciding for step in steps if step.drafter is None]
+    assert plain and plain == [pytest.approx(0.002)] * len(plain)
+    assert simulation.policy.rows.deciding > 0
 
 
 # What is best.

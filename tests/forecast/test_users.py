@@ -296,7 +296,8 @@ def test_one_user_takes_the_steps_of_the_simulation_with_the_real_drafter(
 ) -> None:
     assert scored.model
     known = real_costs(scored.model.name)
-    real = Simulation([Suffix(max_replaced=0), scored.model], known, {})
+    drafters = [Suffix(max_replaced=0), scored.model]
+    real = Simulation(drafters, known, {}, clock=lambda: 0.0)
     steps = []
     for each in scored.answers:
         engine.drafter_set.sequences[scored.model.name].truncate(0)

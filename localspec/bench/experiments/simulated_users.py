@@ -53,7 +53,8 @@ class UserWriter(Writer):
     """A user's text, of which every token is 1.
 
     drafter: the user's. costs: what the policy learns. host: seconds of each step outside the
-    models. tokens, left: how many there are so far, and how many may follow.
+    models. asking: of each decision, unless the text rests. tokens, left: how many there are so
+    far, and how many may follow.
     """
 
     def __init__(
@@ -62,17 +63,24 @@ class UserWriter(Writer):
         drafter: SimulatedDrafter,
         costs: CostModel,
         share: RowShare,
+        *,
         host: float = 0.0,
+        asking: float = 0.0,
     ) -> None:
         super().__init__(policy, share)
         self.drafter, self.costs = drafter, costs
         self.tokens, self.left = 0, 1001
-        self._host = host
+        self._host, self._asking = host, asking
 
     @property
     def is_written(self) -> bool:
         """It has no end."""
         return True
+
+    def decide(self) -> None:
+        """Decide, which takes time unless the text rests."""
+        super().decide()
+        self.deciding = 0.0 if self.share.resting else self._asking
 
     def limit(self) -> Limit:
         """As many tokens as are left."""
@@ -110,7 +118,7 @@ class SimulatedUsers:
     decode of the drafter for several texts takes longer than for one by as many times as one of the
     target; else by as many times as there are texts. change: seconds that it costs when the rows of
     decodes change (see WidthChanges). knows_change: whether policies know of that. host: seconds of
-    each step outside the models.
+    each step outside the models. asking: of each decision, unless the text rests.
     """
 
     costs: Mapping[int, float]
@@ -124,6 +132,7 @@ class SimulatedUsers:
     change: float = 0.0
     knows_change: bool = True
     host: float = 0.0
+    asking: float = 0.0
     rounds: Rounds = field(init=False)
     writers: list[UserWriter] = field(init=False, default_factory=list)
     _equal: EqualPasses = field(init=False, default_factory=EqualPasses)
@@ -148,7 +157,9 @@ class SimulatedUsers:
             )
             policy = self.make(drafter, costs, share)
             policy.begin()
-            self.writers.append(UserWriter(policy, drafter, costs, share, self.host))
+            host, asking = self.host, self.asking
+            writer = UserWriter(policy, drafter, costs, share, host=host, asking=asking)
+            self.writers.append(writer)
         self.rounds = Rounds(self.writers, self._decode, unequal_apart=self.unequal_apart)
 
     @property
