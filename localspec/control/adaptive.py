@@ -70,8 +70,7 @@ class AdaptivePolicy:
         self.use_costs(costs)
         # Survivals and drafting (see Offer) of a candidate that found no round.
         self._drafts: tuple[Sequence[float], Drafting] = ((), NO_DRAFTING)
-        self._steps_since_plain = self._generated = 0
-        self._expected_tokens = _EXPECTED_TOKENS
+        self._steps_since_plain, self._generated, self._expected_tokens = 0, 0, _EXPECTED_TOKENS
 
     @property
     def drafters(self) -> Sequence[Drafter]:
@@ -153,13 +152,11 @@ class AdaptivePolicy:
         return self._start(chosen, limit) if chosen else PLAIN_STEP
 
     def _all_may_rest(self, limit: Limit) -> bool:
-        if not self._round.alone:
-            return all(each.may_rest(limit) for each in self.candidates)
         # Alone it is asked about a trial at once, and about a copy as soon as a row for it may pay.
-        row = self._passes.seconds(2) / self._passes.seconds(1) - 1 + self.rows.deciding
-        return all(
-            each.may_rest(limit, row) and not each.begins_trial() for each in self.candidates
-        )
+        alone, passes = self._round.alone, self._passes
+        row = passes.seconds(2) / passes.seconds(1) - 1 + self.rows.deciding if alone else 1.0
+        due = alone and any([each.begins_trial() for each in self.candidates])
+        return not due and all(each.may_rest(limit, row) for each in self.candidates)
 
     def _rest(self) -> Decision:
         """Take a plain step, as nothing was drafted lately."""
@@ -267,8 +264,7 @@ class AdaptivePolicy:
         reading the prompt takes. Catching up with N tokens of the answer serves about the next N,
         so each step is charged only its share.
         """
-        cost, round_ = candidate.cost, self._round
-        backlog = candidate.backlog
+        cost, round_, backlog = candidate.cost, self._round, candidate.backlog
         has_prompt_to_read = backlog > self._generated
         if has_prompt_to_read and (pause := candidate.take_pause(round_.others)):
             self._drafts = self._drafts if self._drafts[0] else (pause.survivals, pause.drafting)
