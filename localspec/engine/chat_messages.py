@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from localspec.engine.media_marks import media_mark
+from localspec.engine.media_marks import join_parts, media_mark
 from localspec.engine.media_parts import is_media, media_of
 from localspec.errors import InvalidValueError
 
@@ -61,7 +61,7 @@ def _text_of(content: object, place: str, *, media: bool) -> str:
         return content or ""
     if isinstance(content, Sequence) and not isinstance(content, bytes | bytearray):
         parts = enumerate(content)
-        return "\n".join(_part_text(part, f"{place}[{at}]", media=media) for at, part in parts)
+        return join_parts(_part_text(part, f"{place}[{at}]", media=media) for at, part in parts)
     raise InvalidValueError(f"{place} is {content!r:.60}; it must be a text, or a list of parts")
 
 

@@ -6,7 +6,7 @@ becomes tokens. Nobody can write a mark but this process: it has a secret.
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from secrets import token_hex
 from threading import Lock
@@ -35,6 +35,16 @@ def media_mark(data: bytes) -> str:
     return f"<|media {_SECRET} {key}|>"
 
 
+def join_parts(parts: Iterable[str]) -> str:
+    """The parts of a content as its lines; an image is no line of its own, as models know it."""
+    text, follows = "", True
+    for part in parts:
+        is_mark = bool(_MARK.fullmatch(part))
+        text += part if is_mark or follows else f"\n{part}"
+        follows = is_mark
+    return text
+
+
 def media_tokens(text: str, model: Model, first: Tokenize, rest: Tokenize) -> list[int]:
     """The tokens of a text with marks. first: tokenizes its beginning. rest: what follows an image.
 
@@ -43,7 +53,7 @@ def media_tokens(text: str, model: Model, first: Tokenize, rest: Tokenize) -> li
     words, *others = _MARK.split(text)
     if not others:
         return first(text)
-    tokens = first(words) if words else []
+    tokens = first(words)
     for key, words in zip(others[::2], others[1::2], strict=True):
         tokens += read_media(_file(key), model)
         tokens += rest(words) if words else []
@@ -73,6 +83,8 @@ def without_marks(text: str) -> str:
 def _file(key: str) -> bytes:
     with _lock:
         data = _files.get(key)
+        if data is not None:
+            _files.move_to_end(key)
     if data is None:
         raise InvalidValueError(
             f"an image was sent too long ago, and more than {_MOST_BYTES // 2**20} MiB of others "

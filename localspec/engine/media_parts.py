@@ -22,7 +22,8 @@ _TYPES = {
 
 def is_media(part: Mapping[str, Any]) -> bool:
     """Whether a part of a content is an image or a sound."""
-    return part.get("type") in _TYPES
+    kind = part.get("type")
+    return isinstance(kind, str) and kind in _TYPES
 
 
 def media_of(part: Mapping[str, Any], place: str, *, files: bool) -> bytes:
@@ -31,42 +32,47 @@ def media_of(part: Mapping[str, Any], place: str, *, files: bool) -> bytes:
     files: whether a part may name a file of this machine, as a Path or as `path`: {"type": "image",
     "image": Path("cat.png")}. place: where it stands. Raises InvalidValueError.
     """
-    kind = str(part["type"])
-    key = _TYPES[kind]
-    value: object = part.get(key, part.get("source", part.get("path") if files else None))
-    if files and isinstance(value, str | Path) and ("path" in part or isinstance(value, Path)):
-        return _file(Path(value), f"{place}.{'path' if 'path' in part else key}")
-    return _given(value, f"{place}.{key}")
-
-
-def _given(value: object, place: str) -> bytes:
-    """The contents of a file that is given as such, or in base64, in a data: URL or in `data`."""
+    names = (_TYPES[str(part["type"])], "source", "path" if files else "")
+    key = next((name for name in names if name in part), names[0])
+    value = part.get(key)
+    if files and (key == "path" or isinstance(value, Path)) and isinstance(value, str | Path):
+        return _file(Path(value), f"{place}.{key}")
     if isinstance(value, Mapping):
-        inner = next((name for name in ("url", "data") if name in value), "url")
-        return _given(value.get(inner), f"{place}.{inner}")
+        place = f"{place}.{key}"
+        key = next((name for name in ("url", "data") if name in value), "url")
+        value = value.get(key)
+    return contents(value, f"{place}.{key}")
+
+
+def contents(value: object, place: str) -> bytes:
+    """The contents of a file that is given as such, or in base64, or in a data: URL.
+
+    place: where it stands. Raises InvalidValueError.
+    """
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if not isinstance(value, str):
         raise InvalidValueError(
-            f"{place} is {value!r:.60}; give the file's contents: a data: URL, or base64"
+            f"{place} is {value!r:.24}; give the file's contents: a data: URL, or base64"
         )
     if value.startswith(("http:", "https:", "file:")):
         raise InvalidValueError(
-            f"{place} is {value!r:.60}; localspec fetches no addresses: send the file itself, as a "
-            "data: URL"
+            f"{place} is {value!r:.60}; localspec fetches no addresses: send the file itself, in "
+            "base64 or as a data: URL"
         )
     head, comma, body = value.partition(",")
-    if comma and head.startswith("data:") and not head.endswith(";base64"):
-        raise InvalidValueError(f"{place} is {value!r:.60}; give its data in base64")
-    return decoded(body if comma and head.startswith("data:") else value, place)
+    is_url = bool(comma) and head.startswith("data:")
+    if is_url and not head.endswith(";base64"):
+        raise InvalidValueError(f"{place} is {value!r:.24}; give its data in base64")
+    return _decoded(body if is_url else value, place)
 
 
-def decoded(text: str, place: str) -> bytes:
+def _decoded(text: str, place: str) -> bytes:
     """A file in base64. Raises InvalidValueError for what is none."""
     try:
         data = b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidValueError(f"{place} is {text!r:.60}, which is no base64 ({error})") from error
+        raise InvalidValueError(f"{place} is {text!r:.24}, which is no base64 ({error})") from error
     if not data:
         raise InvalidValueError(f"{place} is empty; give the contents of a file")
     return data

@@ -11,7 +11,7 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.llama.chat_template import Message, render
 from localspec.llama.model import Model
-from localspec.utils.media import MediaToken, words_of
+from localspec.utils.media import MediaToken
 from localspec.utils.option_names import option, raw_prompt
 
 
@@ -71,8 +71,7 @@ class TextPrompt:
             self._tokens, self._model = _tokenized(self._prompt, model), model
         if not self._tokens:
             raise InvalidValueError("the prompt is empty; give some text")
-        if self._tokens[-1] < 0:
-            raise InvalidValueError("the prompt ends with an image; put some text behind it")
+        require_words_last(self._tokens)
         if len(self._tokens) >= context:
             raise InvalidValueError(
                 f"the prompt has {len(self._tokens)} tokens and the context holds {context}; "
@@ -89,6 +88,12 @@ class TextPrompt:
             return chat.text(model, model.chat_template)
         except InvalidValueError:
             return None
+
+
+def require_words_last(tokens: Sequence[int]) -> None:
+    """Raise InvalidValueError for a prompt that ends with an image: no text goes on from there."""
+    if tokens and tokens[-1] < 0:
+        raise InvalidValueError("the prompt ends with an image; put some text behind it")
 
 
 def larger_context(model: Model, context: int) -> str:
@@ -133,8 +138,9 @@ def checked_ids(name: str, items: Iterable[object], model: Model) -> list[int]:
     if isinstance(items, bytes | bytearray | memoryview):  # each byte would be an id
         raise TypeError
     ids = [item if isinstance(item, MediaToken) else index(cast("int", item)) for item in items]
-    for token in words_of(ids):
-        require(name, token, 0, model.n_vocab - 1)
+    for token in ids:
+        if not isinstance(token, MediaToken):
+            require(name, token, 0, model.n_vocab - 1)
     return ids
 
 

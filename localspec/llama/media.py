@@ -25,6 +25,9 @@ from localspec.utils.media_file import require_readable
 
 # Of how many images and sounds the prepared pixels are kept, beside those of texts in caches.
 _KEPT = 8
+# The most bytes of rows that are kept beside those of the last image: several texts may be reading
+# images of several passes each, in turns.
+_MOST_ROW_BYTES = 128 * 2**20
 _TEXT, _IMAGE = 0, 1
 _SECTIONS = 4
 
@@ -64,7 +67,7 @@ class Encoded:
     def rows(self) -> NDArray[np.float32]:
         """(count, width) what the model computes instead of embeddings of tokens.
 
-        Computed now, but for the last image that was asked for. Raises LocalspecError if that
+        Computed now, but for the last images that were asked for. Raises LocalspecError if that
         fails.
         """
         return self._projector.rows(self, self._chunk)
@@ -109,7 +112,8 @@ class Projector(Closing):
         self.path = path
         self._model, self._lock = model, Lock()
         self._tokens: OrderedDict[bytes, list[int]] = OrderedDict()
-        self._last: tuple[Encoded, NDArray[np.float32]] | None = None
+        # Those that were used last are at the end.
+        self._rows: OrderedDict[Encoded, NDArray[np.float32]] = OrderedDict()
         params = mtmd.mtmd_context_params_default()
         params.use_gpu, params.n_threads = model.is_offloaded, threads
         params.print_timings = params.warmup = False
@@ -159,8 +163,9 @@ class Projector(Closing):
         """As in Encoded; `chunk` is the library's."""
         mtmd = _mtmd()
         with self._lock:
-            if self._last and self._last[0] is media:
-                return self._last[1]
+            if (known := self._rows.get(media)) is not None:
+                self._rows.move_to_end(media)
+                return known
             if self._handle is None:
                 raise LocalspecError(f"{self.path.name} was closed; load the model again")
             library.clear_log()
@@ -171,14 +176,20 @@ class Projector(Closing):
                 )
             pointer = mtmd.mtmd_get_output_embd(self._handle)
             found = np.ctypeslib.as_array(pointer, (media.count, self._width)).copy()
-            self._last = (media, found)
+            self._rows[media] = found
+            while len(self._rows) > 1 and self._row_bytes > _MOST_ROW_BYTES:
+                self._rows.popitem(last=False)
             return found
+
+    @property
+    def _row_bytes(self) -> int:
+        return sum(each.nbytes for each in self._rows.values())
 
     def close(self) -> None:
         """Free it."""
         with self._lock:
             self._tokens.clear()
-            self._last = None
+            self._rows.clear()
             handle, self._handle = self._handle, None
             if handle:
                 _mtmd().mtmd_free(handle)

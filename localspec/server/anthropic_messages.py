@@ -6,8 +6,11 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from secrets import token_hex
 from typing import Any
 
+from localspec.engine.media_marks import join_parts
+from localspec.llama.model import MediaReader
 from localspec.server.chat_input import ChatInput
 from localspec.server.chat_prompt import CONTINUE
+from localspec.server.content_reader import ContentReader
 from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import event_line
 from localspec.server.fields import Fields
@@ -15,7 +18,7 @@ from localspec.server.metrics import speculation
 from localspec.server.options import EFFORTS, most_tokens
 from localspec.server.reply import Reply
 from localspec.server.service import Service
-from localspec.server.template_messages import part_text, require_readable, require_said
+from localspec.server.template_messages import require_said
 from localspec.server.text_request import TextRequest
 from localspec.server.thinking import Effort
 from localspec.server.tool_calls import (
@@ -64,7 +67,7 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> ChatIn
     elif "reasoning_effort" not in options:
         # Most models of Anthropic think only if asked: programs take the first block for the text.
         options["enable_thinking"] = False
-    messages = [*_system(body), *_messages(body)]
+    messages = [*_system(body), *_messages(body, service.engine.model.projector)]
     return ChatInput(messages, settings, options, budget, anthropic_tools(body))
 
 
@@ -93,11 +96,11 @@ def _system(body: Fields) -> Iterator[Mapping[str, Any]]:
             yield {"role": "system", "content": text}
 
 
-def _messages(body: Fields) -> Iterator[Mapping[str, Any]]:
+def _messages(body: Fields, projector: MediaReader | None) -> Iterator[Mapping[str, Any]]:
     given = [_with_texts(message) for message in body.objects("messages")]
     if not given:
         raise ApiError(400, "messages is empty; send one at least", param="messages")
-    require_readable(given)
+    reader = ContentReader(given, projector)
     for message in given:
         role = message.text("role")
         if role not in ("user", "assistant", "system"):
@@ -106,7 +109,7 @@ def _messages(body: Fields) -> Iterator[Mapping[str, Any]]:
         if isinstance(message.values.get("content"), str):
             yield {"role": role, "content": message.values["content"]}
         else:
-            yield from _blocks(message, role)
+            yield from _blocks(message, role, reader)
 
 
 def _with_texts(holder: Fields) -> Fields:
@@ -128,7 +131,7 @@ def _as_text(block: Any) -> Any:
     return block
 
 
-def _blocks(message: Fields, role: str) -> Iterator[Mapping[str, Any]]:
+def _blocks(message: Fields, role: str, reader: ContentReader) -> Iterator[Mapping[str, Any]]:
     """The messages that a list of blocks makes: results of tools are messages of their own."""
     texts, thoughts, calls = [], [], []
     for block in message.objects("content"):
@@ -147,29 +150,21 @@ def _blocks(message: Fields, role: str) -> Iterator[Mapping[str, Any]]:
             case "tool_result":
                 yield {
                     "role": "tool",
-                    "content": _result(block),
+                    "content": reader.text_of(block),
                     "tool_call_id": block.text("tool_use_id") or "",
                 }
             case kind if role == "assistant":
                 # Of another server, where the conversation began: no model here can read it.
                 log.warning("left out a block of the type %.40r, which is not known here", kind)
             case _:
-                texts.append(part_text(block))
+                texts.append(reader.part(block))
     if texts or calls or thoughts:
-        found: dict[str, Any] = {"role": role, "content": "\n".join(texts)}
+        found: dict[str, Any] = {"role": role, "content": join_parts(texts)}
         if thoughts:
             found["reasoning_content"] = "\n".join(thoughts)
         if calls:
             found["tool_calls"] = calls
         yield found
-
-
-def _result(block: Fields) -> str:
-    """What a tool gave back: a text, or blocks, of which the model is told what it cannot read."""
-    content = block.values.get("content")
-    if content is None or isinstance(content, str):
-        return content or ""
-    return "\n".join(map(part_text, block.objects("content")))
 
 
 async def count(chat: ChatInput, service: Service) -> JSON:

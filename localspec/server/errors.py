@@ -3,6 +3,7 @@
 from http import HTTPStatus
 from typing import Any
 
+from localspec.engine.media_marks import without_marks
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.sampling.filters import NoTokenError
 
@@ -54,9 +55,9 @@ class ApiError(Exception):
             case ApiError():
                 return error
             case InvalidValueError() | NoTokenError():
-                return cls(400, str(error), code="invalid_value")
+                return cls(400, without_marks(str(error)), code="invalid_value")
             case LocalspecError():
-                return cls(500, str(error))
+                return cls(500, without_marks(str(error)))
             case RecursionError():
                 return cls(400, "the body is nested too deeply; send it flatter")
         return cls(500, "the server failed at this request; its log says where")

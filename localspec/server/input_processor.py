@@ -12,7 +12,7 @@ from typing import Any
 from localspec.conversation.reasoning import Tags, tags_for
 from localspec.engine.engine import Engine
 from localspec.engine.fim_prompt import Snippet, fim_prompt, infill_prompt
-from localspec.engine.prompt import TextPrompt, checked_ids
+from localspec.engine.prompt import TextPrompt, checked_ids, require_words_last
 from localspec.errors import InvalidValueError
 from localspec.llama.grammar import Grammar, special_tokens
 from localspec.server.chat_input import ChatInput
@@ -29,6 +29,7 @@ from localspec.server.tool_calls import (
     parser_for,
 )
 from localspec.server.tool_use import ToolUse
+from localspec.utils.media import has_media
 
 # No token stands for more characters. A text that is longer than a context full of such tokens is
 # refused before it is rendered and tokenized, which would take seconds.
@@ -71,7 +72,7 @@ class InputProcessor:
             return self._fitting(found) if must_fit else found
 
         prompt = tuple(await asyncio.to_thread(tokens))
-        wordings = await self._wordings(chat)
+        wordings = {} if has_media(prompt) else await self._wordings(chat)
         settings, answer_grammar = await self._constrained(chat, read, budget)
         await self._prepare(settings)
         asked = TextRequest(
@@ -266,6 +267,7 @@ class InputProcessor:
 
     def _fitting(self, tokens: list[int]) -> list[int]:
         self._require_fitting(len(tokens))
+        require_words_last(tokens)
         return tokens
 
     def _require_fitting(self, tokens: int) -> None:

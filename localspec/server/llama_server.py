@@ -10,11 +10,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 import localspec
+from localspec.engine.media_marks import without_marks
 from localspec.errors import WorkerError
 from localspec.server.catalog import Catalog, ServedModel
 from localspec.server.errors import ApiError, shutting_down
 from localspec.server.exchange import JsonAnswer, body_of, catalog_of, lease, switch_of
 from localspec.server.metrics import timings
+from localspec.server.modalities import modalities_of
+from localspec.server.native_completion import MEDIA_MARKER
 from localspec.server.openai_chat import template_options
 from localspec.server.service import Service
 from localspec.server.slot_pool import PooledSlot
@@ -71,12 +74,14 @@ async def _metrics(request: Request) -> Response:
 async def _props(request: Request) -> Response:
     catalog = catalog_of(request)
     service = catalog.service
+    reads = await asyncio.to_thread(modalities_of, catalog.usual, catalog)
     found: dict[str, Any] = {
         "total_slots": len(service.pool.slots) if service else 0,
         "model_alias": catalog.usual.name,
         "chat_template": "",
         "default_generation_settings": {"n_ctx": catalog.contexts.get(catalog.usual, 0)},
-        "modalities": {"vision": False, "audio": False},
+        "modalities": {"vision": reads.images, "audio": reads.sounds},
+        "media_marker": MEDIA_MARKER,
         "build_info": f"localspec-{localspec.__version__}",
         "localspec": {"drafters": [], "no_drafter": "no model is loaded just now", "notes": []},
     }
@@ -119,24 +124,35 @@ def _slot(service: Service, pooled: PooledSlot) -> dict[str, Any]:
 
 async def _models(request: Request) -> Response:
     catalog = catalog_of(request)
-    found = [_described(each, catalog) for each in catalog.models]
+    found = await asyncio.to_thread(lambda: [_described(each, catalog) for each in catalog.models])
     ends = {"has_more": False, "first_id": found[0]["id"], "last_id": found[-1]["id"]}
-    return JsonAnswer({"object": "list", "data": found, **ends})
+    # llama-server's older list, where its clients look for what a model can do.
+    models = [_capable(each) for each in found]
+    return JsonAnswer({"object": "list", "data": found, "models": models, **ends})
+
+
+def _capable(described: dict[str, Any]) -> dict[str, Any]:
+    name, reads = described["id"], described["architecture"]["input_modalities"]
+    capabilities = ["completion", *["multimodal"] * (len(reads) > 1)]
+    return {"name": name, "model": name, "type": "model", "capabilities": capabilities}
 
 
 async def _model(request: Request) -> Response:
     catalog = catalog_of(request)
-    return JsonAnswer(_described(catalog.present(request.path_params["name"]), catalog))
+    model = catalog.present(request.path_params["name"])
+    return JsonAnswer(await asyncio.to_thread(_described, model, catalog))
 
 
 def _described(model: ServedModel, catalog: Catalog) -> dict[str, Any]:
     """What is known of a model; of one that is not loaded, not much."""
+    reads = modalities_of(model, catalog).names
     found: dict[str, Any] = {
         "id": model.name,
         "object": "model",
         "created": catalog.created,
         "owned_by": "localspec",
         "aliases": list(model.names[1:]),
+        "architecture": {"input_modalities": reads, "output_modalities": ["text"]},
         # Anthropic's list has these.
         "type": "model",
         "display_name": model.name,
@@ -204,10 +220,11 @@ async def _detokenize(request: Request) -> Response:
 
 async def _apply_template(request: Request) -> Response:
     body = await body_of(request)
-    messages = messages_of(body)
-    options = template_options(body, messages)
     async with lease(request, body) as service:
+        messages = await asyncio.to_thread(messages_of, body, service.engine.model.projector)
         read = await service.inputs.rendered(
-            messages, tools=body.items("tools"), template_options=options
+            messages,
+            tools=body.items("tools"),
+            template_options=template_options(body, messages),
         )
-    return JsonAnswer({"prompt": read.text})
+    return JsonAnswer({"prompt": without_marks(read.text)})

@@ -19,6 +19,7 @@ from localspec.server.options import TextSettings, most_tokens
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 from localspec.server.text_request import TextRequest
+from localspec.utils.media import words_of
 
 _STOP_TYPES = {"eos": "eos", "stop": "word"}
 _MOST_PROBABILITIES = 100
@@ -251,9 +252,10 @@ class _Written:
 
 
 def _text(tokens: tuple[int, ...], service: Service) -> str:
-    """The text of a prompt, with its control tokens."""
+    """The text of a prompt, with its control tokens, without its images."""
     model = service.engine.model
-    pieces = (model.piece(token) or model.piece_text(token).encode() for token in tokens)
+    words = words_of(tokens)
+    pieces = (model.piece(token) or model.piece_text(token).encode() for token in words)
     return b"".join(pieces).decode("utf-8", "replace")
 
 

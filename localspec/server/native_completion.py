@@ -3,8 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from localspec.engine.media_parts import contents
+from localspec.engine.prompt import template_tokens
+from localspec.llama.model import MediaReader
+from localspec.server.content_reader import file_mark
+from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.native_answer import Form, NativeAnswer
 from localspec.server.openai_parts import require_few
@@ -12,8 +18,19 @@ from localspec.server.options import TextSettings
 from localspec.server.service import Service
 from localspec.server.thinking_budget import refuse_budget
 
+# What stands for an image or a sound in `prompt_string`.
+MEDIA_MARKER = "<__media__>"
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedText:
+    """A text with marks of images and sounds."""
+
+    text: str
+
+
 # llama-server takes a text, or tokens and texts in a row.
-NativePrompt = str | Sequence[int | str]
+NativePrompt = str | MarkedText | Sequence[int | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +47,52 @@ def read(body: Fields, service: Service) -> NativeRequest:
     """Read a request. Raises ApiError."""
     refuse_budget(body)
     form = Form.of(body)
-    prompts, is_list = _prompts(body)
+    prompts, is_list = _prompts(body, service.engine.model.projector)
     form.require_one(body, len(prompts))
     settings = form.settings(body, service, service.engine.context)
     return NativeRequest(prompts, is_list, settings, form)
 
 
-def _prompts(body: Fields) -> tuple[list[NativePrompt], bool]:
+def _prompts(body: Fields, projector: MediaReader | None) -> tuple[list[NativePrompt], bool]:
     """The prompts, and whether they are a list of prompts. Raises ApiError."""
-    given = _text_of(body.needed("prompt"))
-    if _is_prompt(given):
-        return [given], False
-    prompts = [*map(_text_of, given)] if isinstance(given, list) else []
+    given = body.needed("prompt")
+    prompt = _text_of(given, "prompt", projector)
+    if _is_prompt(prompt):
+        return [prompt], False
+    places = enumerate(given) if isinstance(given, list) else ()
+    prompts = [_text_of(each, f"prompt[{at}]", projector) for at, each in places]
     if not prompts or not all(map(_is_prompt, prompts)):
         raise body.wrong("prompt", "a text, a list of tokens and texts, or a list of these")
     require_few(prompts)
     return prompts, True
 
 
-def _text_of(given: Any) -> Any:
-    """The text of an object that has only that: llama-server's form of a prompt with pictures."""
-    is_text = isinstance(given, dict) and given.keys() == {"prompt_string"}
-    return given["prompt_string"] if is_text else given
+def _text_of(given: Any, place: str, projector: MediaReader | None) -> Any:
+    """The text of llama-server's form of a prompt with images; of anything else, that itself."""
+    if not isinstance(given, dict) or not given.keys() <= {"prompt_string", "multimodal_data"}:
+        return given
+    prompt = Fields(given, place)
+    text, files = prompt.needed("prompt_string"), prompt.items("multimodal_data") or []
+    if not files:
+        return text
+    *parts, last = (prompt.text("prompt_string") or "").split(MEDIA_MARKER)
+    if len(parts) != len(files):
+        place = prompt.place("multimodal_data")
+        raise ApiError(
+            400,
+            f"{place} has {len(files)} files, and the text {len(parts)} {MEDIA_MARKER}; "
+            "send as many of each",
+            param=place,
+        )
+    found = ""
+    for at, (part, file) in enumerate(zip(parts, files, strict=True)):
+        where = f"{prompt.place('multimodal_data')}[{at}]"
+        found += part + file_mark(partial(contents, file, where), where, projector)
+    return MarkedText(found + last)
 
 
 def _is_prompt(given: object) -> bool:
-    if isinstance(given, str):
+    if isinstance(given, str | MarkedText):
         return True
     # A list of texts alone is a list of prompts.
     return (
@@ -69,6 +106,8 @@ async def answer(request: NativeRequest, service: Service) -> NativeAnswer:
     """The answer, before it is written; all prompts are read before the first text is."""
 
     def tokens(prompt: NativePrompt) -> str | Sequence[int]:
+        if isinstance(prompt, MarkedText):
+            return template_tokens(prompt.text, service.engine.model)
         if isinstance(prompt, str) or all(isinstance(part, int) for part in prompt):
             return prompt  # type: ignore[return-value]
         found: list[int] = []

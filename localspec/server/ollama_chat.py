@@ -9,10 +9,12 @@ from secrets import token_hex
 from time import perf_counter
 from typing import Any
 
+from localspec.llama.model import Model
 from localspec.server.catalog import TAG
 from localspec.server.chat_input import ChatInput
 from localspec.server.chat_prompt import CONTINUE
-from localspec.server.errors import JSON, ApiError
+from localspec.server.content_reader import ContentReader
+from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
@@ -80,10 +82,10 @@ class OllamaForm:
         asked = OllamaRequest(self, settings, writes=not self.is_empty(body))
         if not asked.writes:
             return asked
-        template = service.engine.model.chat_template
+        model = service.engine.model
         if self.is_chat:
-            return replace(asked, chat=_chat(body, fields, settings, template))
-        return _with_text(asked, body, fields, template)
+            return replace(asked, chat=_chat(body, fields, settings, model))
+        return _with_text(asked, body, fields, model)
 
 
 CHAT, GENERATE = OllamaForm(is_chat=True), OllamaForm(is_chat=False)
@@ -111,33 +113,32 @@ class OllamaRequest:
         return await service.inputs.continuation(self.prompt, self.settings, suffix=self.suffix)
 
 
-def _chat(body: Fields, fields: Fields, settings: TextSettings, template: str | None) -> ChatInput:
-    given = body.items("messages") or []
-    last = len(given) - 1
-    messages = [_message(each, at, is_last=at == last) for at, each in enumerate(given)]
+def _chat(body: Fields, fields: Fields, settings: TextSettings, model: Model) -> ChatInput:
+    messages = [*map(_message, body.items("messages") or [])]
     return ChatInput(
-        messages_of(Fields({"messages": messages})),
+        messages_of(Fields({"messages": messages}), model.projector),
         settings,
         {**_thinking(body), CONTINUE: True},
-        thinking_budget(fields, template),
+        thinking_budget(fields, model.chat_template),
         openai_tools(body, body.items("tools") or []),
     )
 
 
-def _with_text(
-    asked: OllamaRequest, body: Fields, fields: Fields, template: str | None
-) -> OllamaRequest:
+def _with_text(asked: OllamaRequest, body: Fields, fields: Fields, model: Model) -> OllamaRequest:
     """A request with the text of /api/generate to go on with, or to answer."""
-    if body.items("images"):
-        raise body.wrong("images", "left out: this model reads text only")
+    template = model.chat_template
     prompt, suffix, system = (body.text(name) or "" for name in ("prompt", "suffix", "system"))
     raw = body.flag("raw")
     if system and (raw or suffix):
         raise body.wrong("system", "left out beside raw and suffix: the text is taken as it is")
     # A model without a template continues the text, as with Ollama's own default one.
     if suffix or raw or not (template or system):
+        if body.items("images"):
+            raise body.wrong("images", "left out where the text is taken as it is")
         refuse_budget(fields)
         return replace(asked, prompt=prompt, suffix=suffix or None)
+    question = Fields({**body.values, "role": "user"})
+    prompt = ContentReader([question], model.projector).with_images(prompt, question)
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": prompt})
     budget = thinking_budget(fields, template)
@@ -195,7 +196,7 @@ def _thinking(body: Fields) -> Mapping[str, Any]:
     raise body.wrong("think", f"true, false or one of {', '.join(EFFORTS)}")
 
 
-def _message(given: Any, place: int, *, is_last: bool) -> Any:
+def _message(given: Any) -> Any:
     """A message in the shape of chat completions."""
     if not isinstance(given, Mapping):
         return given
@@ -206,15 +207,6 @@ def _message(given: Any, place: int, *, is_last: bool) -> Any:
         message["role"] = role.lower()
     if "tool_name" in given:
         message["name"] = given["tool_name"]
-    if given.get("images"):
-        if is_last and message.get("role") == "user":
-            raise ApiError(
-                400,
-                f"messages[{place}].images is given, and this model reads text only; leave it out",
-                param="messages",
-            )
-        text = {"type": "text", "text": given.get("content") or ""}
-        message["content"] = [text, {"type": "images"}]
     return message
 
 

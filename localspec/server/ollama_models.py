@@ -23,6 +23,7 @@ from localspec.llama.devices import usual_gpus
 from localspec.server.catalog import TAG, Catalog, ServedModel
 from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import JsonAnswer, body_of, catalog_of, switch_of
+from localspec.server.modalities import modalities_of
 from localspec.server.service import Service
 from localspec.server.tool_calls import family_of
 from localspec.utils.format import format_count
@@ -74,7 +75,7 @@ async def _tags(request: Request) -> Response:
 def _entry(model: ServedModel, catalog: Catalog) -> JSON | None:
     """A model in the list; None, with a line in the log, where its file cannot be read."""
     try:
-        capabilities = _capabilities(model, catalog.service_of(model))
+        capabilities = _capabilities(model, catalog)
         return _listed(model) | {"capabilities": capabilities}
     except (LocalspecError, OSError) as error:
         log.warning("left out of the list: %s", error)
@@ -132,7 +133,7 @@ def _shown(model: ServedModel, catalog: Catalog) -> JSON:
             "general.parameter_count": file.parameters,
             **{f"{architecture}.{key}": each for key, each in numbers.items() if each is not None},
         },
-        "capabilities": _capabilities(model, service),
+        "capabilities": _capabilities(model, catalog),
         "modified_at": file.modified,
     }
 
@@ -146,9 +147,10 @@ def _bytes_on_gpus(model: ServedModel, service: Service) -> int:
     return file.size if count in (None, -1) else file.size * min(count, layers) // layers
 
 
-def _capabilities(model: ServedModel, service: Service | None = None) -> list[str]:
+def _capabilities(model: ServedModel, catalog: Catalog) -> list[str]:
     """What a model can do. Whether it fills gaps is known once it is loaded."""
-    found = ["completion"]
+    service, reads = catalog.service_of(model), modalities_of(model, catalog)
+    found = ["completion", *["vision"] * reads.images, *["audio"] * reads.sounds]
     if template := _template(_file(model.path), service):
         found.append("tools")
         if family_of(template).always_read or any(tag in template for tag in tags_for(template)):

@@ -68,7 +68,7 @@ def read(body: Fields, service: Service) -> ChatRequest:
         logprobs=bool(body.flag("logprobs")),
         top_logprobs=top or None,
     )
-    messages = messages_of(body)
+    messages = messages_of(body, service.engine.model.projector)
     chat = ChatInput(
         messages,
         settings,

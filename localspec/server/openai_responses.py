@@ -58,7 +58,7 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
     if "message.output_text.logprobs" in (body.items("include") or ()):
         raise body.wrong("include", "without logprobs; ask /v1/chat/completions for them")
     tools, names = input_tools(body)
-    messages = input_messages(body, names, stored)
+    messages = input_messages(body, names, stored, service.engine.model.projector)
     if previous := body.text("previous_response_id"):
         messages = [*stored.conversation(previous), *messages]
     conversation = messages

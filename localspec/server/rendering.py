@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from localspec.conversation.thinking import thinking_variables
+from localspec.engine.media_marks import without_marks
 from localspec.engine.prompt import special_texts
 from localspec.llama.chat_template import TemplateRefusedError, render
 from localspec.llama.model import Model
@@ -40,7 +41,9 @@ def render_chat(
     def write(level: str | None) -> str:
         rest = {name: value for name, value in options.items() if name != _EFFORT}
         chosen = rest if level is None else {**rest, _EFFORT: level}
-        return render(template, taken, bos=bos, eos=eos, tools=given, options=chosen)
+        text = render(template, taken, bos=bos, eos=eos, tools=given, options=chosen)
+        # A conversation may have begun with a model that reads images.
+        return text if model.projector else without_marks(text)
 
     effort = options.get(_EFFORT)
     if not isinstance(effort, Effort):

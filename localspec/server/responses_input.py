@@ -9,9 +9,11 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from localspec.llama.model import MediaReader
+from localspec.server.content_reader import ContentReader
 from localspec.server.fields import Fields
 from localspec.server.stored_responses import StoredResponses
-from localspec.server.template_messages import part_text, require_readable, require_said, text_of
+from localspec.server.template_messages import require_said
 from localspec.server.tool_names import ToolNames
 
 log = logging.getLogger("localspec.server")
@@ -20,16 +22,18 @@ _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant"
 Message = Mapping[str, Any]
 
 
-def input_messages(body: Fields, names: ToolNames, stored: StoredResponses) -> list[Message]:
-    """The messages of `input`. Raises ApiError."""
+def input_messages(
+    body: Fields, names: ToolNames, stored: StoredResponses, projector: MediaReader | None
+) -> list[Message]:
+    """The messages of `input`. projector: reads images for the model. Raises ApiError."""
     given = body.needed("input")
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     items = [*_items(body, stored)]
-    require_readable(items)
+    reader = ContentReader(items, projector)
     found: list[Message] = []
     for item in items:
-        for message in _item(item, names):
+        for message in _item(item, names, reader):
             _append(found, message)
     return found
 
@@ -88,7 +92,7 @@ def _items(body: Fields, stored: StoredResponses) -> Iterator[Fields]:
             yield Fields(stored.item(name), item.path)
 
 
-def _item(item: Fields, names: ToolNames) -> Iterator[Message]:
+def _item(item: Fields, names: ToolNames, reader: ContentReader) -> Iterator[Message]:
     """The messages of one item; of most, one."""
     kind = item.text("type") or "message"
     match kind:
@@ -98,7 +102,7 @@ def _item(item: Fields, names: ToolNames) -> Iterator[Message]:
                 raise item.wrong("role", f"one of {', '.join(_ROLES)}")
             if kind == "message":
                 require_said(item, role)
-            yield {"role": _ROLES[role], "content": text_of(item, "content")}
+            yield {"role": _ROLES[role], "content": reader.text_of(item)}
         case "function_call" | "custom_tool_call":
             arguments = item.text("arguments")
             if arguments is None:
@@ -110,7 +114,7 @@ def _item(item: Fields, names: ToolNames) -> Iterator[Message]:
         case "function_call_output" | "custom_tool_call_output":
             yield {
                 "role": "tool",
-                "content": _output(item),
+                "content": _output(item, reader),
                 "tool_call_id": item.text("call_id") or "",
             }
         case "reasoning":
@@ -123,7 +127,7 @@ def _item(item: Fields, names: ToolNames) -> Iterator[Message]:
             log.warning("left out an item of the type %.40r, which is not known here", kind)
 
 
-def _output(item: Fields) -> str:
+def _output(item: Fields, reader: ContentReader) -> str:
     """What a tool gave back: a text, parts of text, or any JSON."""
     output = item.values.get("output")
     if output is None or isinstance(output, str):
@@ -131,7 +135,7 @@ def _output(item: Fields) -> str:
     parts = output if isinstance(output, list) else []
     kinds = [part.get("type") if isinstance(part, Mapping) else None for part in parts]
     if parts and all(isinstance(kind, str) for kind in kinds):
-        return "\n".join(map(part_text, item.objects("output")))
+        return reader.text_of(item, "output")
     return json.dumps(output)
 
 

@@ -285,7 +285,8 @@ def test_models_without_a_projector_say_what_to_do(tmp_path: Path) -> None:
     lonely = Path(copy(models("llama"), tmp_path / "lonely.gguf"))
     with localspec.load(lonely, draft="none", **LOAD) as engine:
         with pytest.raises(
-            InvalidValueError, match=r"must be text; .* images need an mmproj file beside it"
+            InvalidValueError,
+            match=r"must be text; .* images and sounds need the model.s mmproj file beside it",
         ):
             engine.generate(asked(1), **OPTIONS)
         assert engine.generate(asked(), **OPTIONS).token_ids

@@ -326,7 +326,11 @@ def test_drafts_change_nothing(strict: Served, temperature: float) -> None:
         ({"prompt": 3}, "prompt is 3; it must be a text"),
         ({"prompt": []}, "prompt is []"),
         ({"prompt": [[]]}, "prompt is [[]]"),
-        ({"prompt": {"prompt_string": "a", "multimodal_data": ["x"]}}, "it must be a text"),
+        (
+            {"prompt": {"prompt_string": "a", "multimodal_data": ["x"]}},
+            "1 files, and the text 0",
+        ),
+        ({"prompt": {"prompt_string": "<__media__>", "multimodal_data": ["x"]}}, "reads text only"),
         ({"prompt": {"prompt_string": 3}}, "it must be a text"),
         ({"prompt": [True, 1]}, "it must be a text"),
         ({"prompt": [1, 10**9]}, "token"),

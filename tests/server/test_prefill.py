@@ -54,7 +54,7 @@ CHANNELS = """{% for m in messages %}{{ '<|start|>' ~ m.role }}
 
 
 def prompt(template: str, last: dict[str, Any], **options: Any) -> ChatPrompt:
-    model: Any = SimpleNamespace(chat_template=template, bos=-1, eos=-1)
+    model: Any = SimpleNamespace(chat_template=template, bos=-1, eos=-1, projector=None)
     return chat_prompt(model, [*QUESTION, last], None, {CONTINUE: True, **options})
 
 
@@ -82,7 +82,7 @@ def test_the_text_stands_where_the_model_would_have_written_it(
 ) -> None:
     """Behind the beginning of its own turn, its spaces included, and with its reasoning closed."""
     found = prompt(template, last)
-    model: Any = SimpleNamespace(chat_template=template, bos=-1, eos=-1)
+    model: Any = SimpleNamespace(chat_template=template, bos=-1, eos=-1, projector=None)
     assert found.turn == chat_prompt(model, QUESTION, None, {}).text
     assert (found.header, found.continued) == (header, "It is ")
     assert not found.thinking

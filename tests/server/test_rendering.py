@@ -25,12 +25,12 @@ LEVELS = """{%- if reasoning_effort is defined
 SERVICE: Any = SimpleNamespace(
     require_model=lambda _: None,
     settings_of=lambda *_body, **_given: TextSettings(),
-    engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
+    engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None, projector=None)),
 )
 
 
 def model(template: str) -> Any:
-    return SimpleNamespace(chat_template=template, bos=-1, eos=-1)
+    return SimpleNamespace(chat_template=template, bos=-1, eos=-1, projector=None)
 
 
 @pytest.fixture(autouse=True)

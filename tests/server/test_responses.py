@@ -152,7 +152,9 @@ def test_a_stream_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         name=MODEL,
         require_model=lambda _: None,
         settings_of=lambda *_body, **_given: TextSettings(),
-        engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
+        engine=SimpleNamespace(
+            context=512, model=SimpleNamespace(chat_template=None, projector=None)
+        ),
     )
     request = openai_responses.read(Fields({"input": "x"}), service, StoredResponses())
 

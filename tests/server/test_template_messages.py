@@ -16,7 +16,7 @@ PICTURE = {"type": "input_image", "image_url": "data:,A"}
 
 
 def read(*messages: dict[str, Any]) -> list[Any]:
-    return messages_of(Fields({"messages": list(messages)}))
+    return messages_of(Fields({"messages": list(messages)}), None)
 
 
 def test_an_answer_has_no_words_in_the_place_of_what_it_is_not() -> None:
@@ -41,10 +41,10 @@ def test_an_item_that_is_referred_to_says_who_spoke_last() -> None:
     stored.add([], {"id": "resp_1", "output": [said]})
     asked = {"role": "user", "content": [PICTURE, {"type": "input_text", "text": "what is it"}]}
     reference = {"type": "item_reference", "id": "msg_1"}
-    found = input_messages(Fields({"input": [asked, reference]}), ToolNames(), stored)
+    found = input_messages(Fields({"input": [asked, reference]}), ToolNames(), stored, None)
     assert [each["role"] for each in found] == ["user", "assistant"]
     with pytest.raises(ApiError, match="reads nothing else"):
-        input_messages(Fields({"input": [reference, asked]}), ToolNames(), stored)
+        input_messages(Fields({"input": [reference, asked]}), ToolNames(), stored, None)
 
 
 @pytest.mark.parametrize("role", ["user", "system", "developer", "assistant"])
@@ -55,10 +55,10 @@ def test_a_message_without_its_content_is_refused(role: str) -> None:
     assert raised.value.param == "messages[1]"
     item = Fields({"input": [{"role": role, "contents": "hi"}]})
     with pytest.raises(ApiError, match=r"input\[0\] has no content"):
-        input_messages(item, ToolNames(), StoredResponses())
+        input_messages(item, ToolNames(), StoredResponses(), None)
     if role != "developer":
         with pytest.raises(ApiError, match=r"messages\[0\] has no content"):
-            list(anthropic_messages._messages(Fields({"messages": [{"role": role}]})))
+            list(anthropic_messages._messages(Fields({"messages": [{"role": role}]}), None))
     # Clients send null.
     assert read({"role": role, "content": None})[0]["content"] == ""
 
