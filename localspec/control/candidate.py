@@ -34,7 +34,7 @@ _FAILED = 8
 # decoding; the smaller one after its first draft. With fewer tokens to come it cannot be learnt.
 _EXPLORATION_SHARE, _KNOWN_SHARE = 0.02, 0.005
 # What was saved up for that in earlier texts may take this share of one text's.
-_SAVED_SHARE = 0.1
+_SAVED_SHARE = 0.15
 _FEWEST_TOKENS = 24
 # Where reading a prompt did not pay, it hardly does in the next steps.
 _PAUSE = 4

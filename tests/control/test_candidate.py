@@ -246,7 +246,7 @@ def test_two_percent_of_the_time_of_all_tokens_may_be_read_to_learn_and_later_ha
     candidate = of_traits()
     candidate.collect(100.0)
     assert candidate.affordable(24, 5.0) == pytest.approx(2.0 + 0.02 * 24 * 5.0)
-    assert candidate.affordable(24, 0.5) == pytest.approx((0.1 + 0.02) * 24 * 0.5), "of one text"
+    assert candidate.affordable(24, 0.5) == pytest.approx((0.15 + 0.02) * 24 * 0.5), "of one text"
     assert candidate.affordable(23, 0.5) == 0.0
     candidate.start_draft()
     assert candidate.affordable(100, 1.0) == pytest.approx(2.0), "of the coming ones"
