@@ -30,6 +30,7 @@ from localspec.gguf.check import check_generative
 from localspec.models.locate import locate
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most, read_stream
 from localspec.utils.format import printable
+from localspec.utils.media import has_media
 from localspec.utils.text_file import decode_text
 
 # Of the engine's own text, which a trial of widths may use.
@@ -164,8 +165,14 @@ def _recorded(record: Mapping[str, Any]) -> Recorded:
             "the reasoning of this text was ended by --thinking-budget, with tokens that no model "
             "drew; only texts without such tokens can be audited"
         )
+    recipe = Recipe.read(record["recipe"])
+    if has_media(recipe.prompt_token_ids):
+        raise InvalidValueError(
+            "the prompt of this text has images or sounds, which the record does not hold; only "
+            "texts without them can be audited"
+        )
     return Recorded(
-        Recipe.read(record["recipe"]),
+        recipe,
         record["token_ids"],
         record["origins"],
         record["seed"],

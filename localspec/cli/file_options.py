@@ -54,6 +54,25 @@ def _template(path: str) -> str | None:
     return None if path == "model" else read_template(Path(path), "--chat-template")
 
 
+mmproj_option = click.option(
+    "--mmproj",
+    metavar="FILE|none",
+    callback=lambda _context, _option, value: value and _projector(value),
+    help="The file that reads images and sounds for the model; `none` is none. "
+    "[default: the one beside the model, if there is any]",
+)
+
+
+def _projector(value: str) -> str:
+    # `--help` must not wait for these imports.
+    from localspec.gguf.projectors import check_projector
+    from localspec.models.projectors import NO_PROJECTOR
+
+    if value != NO_PROJECTOR:
+        check_projector(Path(value))
+    return value
+
+
 def constraint_options(command: Command) -> Command:
     """Add --grammar and --schema; the command gets the text of the grammar or the schema."""
     return stacked(

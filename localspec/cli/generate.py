@@ -1,13 +1,18 @@
 """`localspec generate`: text to stdout."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import click
 
-from localspec.cli.file_options import chat_template_option, constraint_options, copy_from_option
+from localspec.cli.file_options import (
+    chat_template_option,
+    constraint_options,
+    copy_from_option,
+    mmproj_option,
+)
 from localspec.cli.generate_output import (
     Decisions,
     cut_line,
@@ -18,6 +23,7 @@ from localspec.cli.generate_output import (
     token_record,
 )
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
+from localspec.cli.media_options import media_options, require_projector
 from localspec.cli.options import (
     model_options,
     pop_runtime_options,
@@ -66,6 +72,7 @@ _NO_LIMIT = 2**31 - 1
     "[default: chat if the model has a template]",
 )
 @click.option("--system", metavar="TEXT", callback=utf8_text, help="System prompt of a chat turn.")
+@media_options
 @constraint_options
 @thinking_options
 @click.option(
@@ -94,6 +101,7 @@ _NO_LIMIT = 2**31 - 1
 )
 @copy_from_option
 @chat_template_option
+@mmproj_option
 @click.option(
     "--explain",
     is_flag=True,
@@ -121,6 +129,9 @@ def generate(
     remember: bool,
     copied_texts: tuple[str, ...],
     chat_template: str | None,
+    mmproj: str | None,
+    image: Sequence[bytes],
+    audio: Sequence[bytes],
     think: bool | None,
     thinking_budget: int | None,
     hides: bool,
@@ -141,6 +152,10 @@ def generate(
     _require_budget_fits(thinking_budget, options)
     if system and chat is False:
         raise InvalidValueError("--system is for chats, and --raw continues a text; leave one out")
+    if (image or audio) and chat is False:
+        option = "--image" if image else "--audio"
+        raise InvalidValueError(f"{option} is for chats, and --raw continues a text; leave one out")
+    require_projector({"--image": image, "--audio": audio}, model, mmproj)
     if chat is not False:
         start_renderer()
     with on_interrupt(exit_at_once), loading_shown():
@@ -150,13 +165,15 @@ def generate(
             remember=remember,
             copied_texts=copied_texts,
             chat_template=chat_template,
+            mmproj=mmproj,
             **runtime,
         )
     running_clock.follow_stops()
     decisions = Decisions(output, after_text=output.one_terminal and not as_json)
     with engine:
         cancel = threading.Event()
-        asked = as_prompt(engine, text, chat, system=system, think=think)
+        media = [*image, *audio]
+        asked = as_prompt(engine, text, chat, system=system, think=think, media=media)
         if longest == _NO_LIMIT or (longest is None and isinstance(asked, Chat)):
             options["max_tokens"] = engine.context
         running = ReasonedText(

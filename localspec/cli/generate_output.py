@@ -1,7 +1,7 @@
 """What `localspec generate` shows: lines for people, records for programs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from localspec.cli.output import Output, join_facts
@@ -183,7 +183,7 @@ def generation_record(
     """
     drafting = engine.drafter_set
     drafters = [str(path) for path in drafting.model_paths]
-    record = running.result().to_dict()
+    record, recipe = running.result().to_dict(), engine.recipe(running.generation)
     for token in record["logprobs"] or ():
         for likely in token["top"]:
             likely["text"] = engine.model.piece_text(likely["id"])
@@ -202,7 +202,8 @@ def generation_record(
             "reason": drafting.reason,
         },
         "equal_digits": engine.equal_digits.as_dict() if engine.equal_digits else None,
-        "recipe": asdict(engine.recipe(running.generation)),
+        # Rows of images are numbers below 0 there.
+        "recipe": asdict(replace(recipe, prompt_token_ids=[*map(int, recipe.prompt_token_ids)])),
     }
 
 

@@ -10,6 +10,7 @@ from localspec.cli.output import write_note
 from localspec.conversation.thinking import thinking_variables
 from localspec.conversation.transcript import arrangements
 from localspec.engine.engine import Engine
+from localspec.engine.media_marks import media_mark
 from localspec.engine.prompt import Chat, Prompt
 from localspec.errors import InvalidValueError
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
@@ -43,18 +44,27 @@ def as_prompt(
     *,
     system: str | None = None,
     think: bool | None = None,
+    media: Sequence[bytes] = (),
 ) -> Prompt:
     """Return the text as a chat turn, or as it is.
 
     chat: None makes it a chat turn if the model prefers that. system: the system prompt of a chat.
-    think: whether the model reasons; None: as its template has it.
+    think: whether the model reasons; None: as its template has it. media: the contents of images
+    and sounds, which stand before the text of a chat turn. Raises InvalidValueError for a system
+    prompt, or media, of a text that is continued.
     """
     if engine.prefers_chat if chat is None else chat:
         variables = {} if think is None else thinking_variables(think)
-        question = [{"role": "user", "content": text}]
+        content = "\n".join([*map(media_mark, media), text])
+        question = [{"role": "user", "content": content}]
         return _accepted(engine, [Chat(each, variables) for each in arrangements(system, question)])
+    name = engine.model.path.name
+    if media:
+        raise InvalidValueError(
+            f"images and sounds are for chats, and {name} continues a text; --chat-template gives "
+            "it a chat template"
+        )
     if system:
-        name = engine.model.path.name
         raise InvalidValueError(
             f"--system is for chats, and {name} continues a text; put it before the prompt"
         )

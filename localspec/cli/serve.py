@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from localspec.cli.file_options import chat_template_option, copy_from_option
+from localspec.cli.file_options import chat_template_option, copy_from_option, mmproj_option
 from localspec.cli.options import model_options, pop_runtime_options
 from localspec.cli.output import Output
 from localspec.cli.settings import CommandDefaults
@@ -55,6 +55,7 @@ class ServeRequest:
     thinking_budget: int
     copied_texts: Sequence[str]
     chat_template: str | None
+    mmproj: str | None
     json_logs: bool
     runtime: Mapping[str, Any]
     defaults: CommandDefaults | None
@@ -100,6 +101,7 @@ class ServeRequest:
 )
 @copy_from_option
 @chat_template_option
+@mmproj_option
 @click.option("--alias", multiple=True, help="A name that clients may use. Repeatable.")
 @click.option(
     "--api-key-file",
@@ -131,6 +133,7 @@ def serve(
     thinking_budget: int,
     copied_texts: tuple[str, ...],
     chat_template: str | None,
+    mmproj: str | None,
     alias: tuple[str, ...],
     api_key_file: Path | None,
     cors: tuple[str, ...],
@@ -146,8 +149,8 @@ def serve(
     """
     if names and model:
         raise InvalidValueError(f"model is {model!r} and {names[0]!r}; name one")
-    if len(names) > 1 and (alias or chat_template):
-        what = "alias" if alias else "chat-template"
+    of_one = {"alias": alias, "chat-template": chat_template, "mmproj": mmproj != "none" and mmproj}
+    if len(names) > 1 and (what := next(filter(of_one.get, of_one), None)):
         raise InvalidValueError(f"{what} is of one model, and {len(names)} are named; leave it out")
     if unload_after is not None and not 0 < unload_after <= _LONGEST_IDLE:
         raise InvalidValueError(
@@ -183,6 +186,7 @@ def serve(
         thinking_budget=thinking_budget,
         copied_texts=copied_texts,
         chat_template=chat_template,
+        mmproj=mmproj,
         json_logs=json_logs,
         runtime=runtime,
         defaults=_defaults(),

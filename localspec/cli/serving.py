@@ -113,6 +113,7 @@ class _Serving:
                 texts=asked.parallel,
                 memory_faults=self._memory_faults,
                 chat_template=asked.chat_template,
+                mmproj=asked.mmproj,
             )
         )
         try:

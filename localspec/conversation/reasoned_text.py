@@ -14,6 +14,7 @@ from localspec.engine.generation import Generation, Result, StopReason, Token
 from localspec.engine.prompt import Chat, Prompt
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.stats import Stats
+from localspec.utils.media import words_of
 
 # The origin of the tokens that end reasoning whose budget is used up.
 INSERTED = "inserted"
@@ -51,7 +52,7 @@ class ReasonedText(Iterator[tuple[Token, Split]]):
         model, template = engine.model, engine.model.chat_template
         reasons = isinstance(prompt, Chat) and self.settings.is_free and not has_channels(template)
         tags = tags_for(template) if reasons else None
-        end = "".join(map(model.piece_text, self.prompt[-_TAG_TOKENS:]))
+        end = "".join(map(model.piece_text, words_of(self.prompt[-_TAG_TOKENS:])))
         self._writer = AnswerWriter(
             model,
             self.generation.detokenizer,

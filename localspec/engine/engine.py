@@ -252,7 +252,8 @@ def load(
     texts: how many will be written at once: caches have room for as many of them as fit in memory.
     Without it they grow when further texts begin, for which old and new must fit side by side.
     chat_template: a chat template in Jinja, or the Path of its file, that stands for the GGUF's.
-    mmproj: the file that reads images and sounds for the target; None: the one beside it, if any.
+    mmproj: the file that reads images and sounds for the target, or "none"; None: the one beside
+    it, if any.
     gpu_layers, rpc to cpu_moe: where the target is; draft_device, draft_gpu_layers: where draft
     models are; see Placement. `device=["none"]` is the processor. rope_scaling to yarn_orig_ctx:
     see RopeScaling. The others are those of RuntimeConfig; None lets localspec choose.
@@ -296,7 +297,7 @@ def load(
             copied,
             texts=texts,
             chat_template=template,
-            mmproj=Path(mmproj) if mmproj is not None else None,
+            mmproj=mmproj,
         )
     )
 

@@ -1,7 +1,7 @@
 """Projectors: files that let a model read images and sounds ("mmproj"); named, or beside it."""
 
-import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,23 +49,24 @@ def check_projector(path: Path) -> ProjectorFile:
     return ProjectorFile(path, images, sounds)
 
 
-def projector_beside(target: Path) -> Path | None:
-    """The projector in the folder of a model that is made for it, by their names."""
-    try:
-        names = sorted(name for name in os.listdir(target.parent) if is_projector(name))
-    except OSError:
-        return None
-    name = choose_projector(names, target.name)
-    return target.parent / name if name else None
+def choose_projector(files: Iterable[str], target: str) -> str | None:
+    """The projector among the files of a repository that is made for a model; None without any.
 
-
-def choose_projector(files: list[str], target: str) -> str | None:
-    """The projector among the files of a repository that is made for a model; None without any."""
+    It is one of the model's folder, or of those above it. target: the model's path among the files.
+    """
     wanted = ModelFiles((target,)).base_name
-    bases = {file: _base(file) for file in files if is_projector(file)}
+    bases = {file: _base(file) for file in files if is_projector(file) and _is_above(file, target)}
     named = [file for file, base in bases.items() if base == wanted]
     generic = [file for file, base in bases.items() if base in _GENERIC]
     return min(named or generic, key=_rank, default=None)
+
+
+def _is_above(file: str, target: str) -> bool:
+    """Whether a projector's folder is that of a model, or above it; one for projectors is none."""
+    folders = file.split("/")[:-1]
+    if folders and _NAME.fullmatch(folders[-1]):
+        folders.pop()
+    return target.split("/")[: len(folders)] == folders
 
 
 def _base(file: str) -> str:

@@ -1,9 +1,8 @@
 """Lazy projector: the file that reads images for a model is loaded with the first image."""
 
-from pathlib import Path
 from threading import Lock
 
-from localspec.gguf.projectors import ProjectorFile, check_projector, projector_beside
+from localspec.gguf.projectors import ProjectorFile
 from localspec.llama.media import Projector
 from localspec.llama.model import Model
 from localspec.utils.closing import Closing
@@ -47,12 +46,3 @@ class LazyProjector(Closing):
         with self._lock:
             if self._loaded:
                 self._loaded.close()
-
-
-def projector_file(named: Path | None, target: Path) -> ProjectorFile | None:
-    """The projector that was named, or the one beside the target; None without any.
-
-    Raises ModelNotFoundError and ModelLoadError for a file that is none.
-    """
-    path = named or projector_beside(target)
-    return check_projector(path) if path else None

@@ -1,6 +1,5 @@
 """Own drafters: those that a target has by models.toml, in its file, beside it, or by `pull`."""
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from typing import Protocol
 from localspec.drafters.spec import PARD
 from localspec.errors import DrafterMismatchError, LocalspecError
 from localspec.gguf.facts import facts_of
-from localspec.gguf.files import ModelFiles, gguf_files, group_files, sidecar_kind
+from localspec.gguf.files import ModelFiles, group_files, sidecar_kind
 from localspec.gguf.heads import kind_of
 from localspec.gguf.mask_token import is_pard
 from localspec.gguf.reader import read_header
@@ -18,6 +17,7 @@ from localspec.gguf.sidecars import best_sidecars, is_named_like
 from localspec.hub import store
 from localspec.hub.reference import Reference, Repository
 from localspec.imports import links
+from localspec.models.beside import files_beside
 from localspec.models.bundled_files import name_of
 from localspec.models.kinds import ASSISTANT, DRAFT_MODEL, KINDS, MTP
 from localspec.models.listed_drafter import IN_TARGET, ListedDrafter
@@ -243,7 +243,7 @@ def _beside(target: Path, known: Sequence[Path]) -> list[tuple[str, Path]]:
 
     A link to the target is none of them.
     """
-    root, files = _folder(target)
+    root, files = files_beside(target)
     others = {*map(real_path, (target, *known))}
     files = [
         file for file in files if not sidecar_kind(file) or real_path(root / file) not in others
@@ -271,24 +271,3 @@ def _by_kind(
         for kind, each in sidecars.items()
     }
     return [(kind, found[kind]) for kind in KINDS if kind in found]
-
-
-def _folder(target: Path) -> tuple[Path, list[str]]:
-    """Return the folder in which a target's sidecars are, and the files in it by their paths."""
-    path = target.absolute()
-    if store.repository_of(path):
-        snapshots = store.folder_of(store.repository_of(path) or "") / "snapshots"
-        if path.is_relative_to(snapshots):
-            root = snapshots / path.relative_to(snapshots).parts[0]
-            return root, gguf_files(root)
-    if imported := links.root_of(path):
-        return imported, gguf_files(imported)
-    root = path.parent
-    try:
-        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
-        folders = [each.name for each in entries if each.is_dir() and sidecar_kind(f"{each.name}/")]
-        inside = [f"{folder}/{name}" for folder in folders for name in os.listdir(root / folder)]
-    except OSError:
-        return root, []
-    files = [*(each.name for each in entries), *inside]
-    return root, [each for each in files if os.path.isfile(root / each)]

@@ -21,7 +21,7 @@ def require_readable(data: bytes, *, images: bool, sounds: bool) -> None:
             f"a file of {format_bytes(len(data))} was given; images and sounds may have "
             f"{format_bytes(MOST_BYTES)}"
         )
-    if _is_sound(data):
+    if is_sound(data):
         if not sounds:
             raise InvalidValueError("a sound was given, and this model hears nothing; give a text")
         return
@@ -71,7 +71,8 @@ def _jpeg_size(data: bytes) -> tuple[int, int] | None:
     return None
 
 
-def _is_sound(data: bytes) -> bool:
+def is_sound(data: bytes) -> bool:
+    """Whether a file is WAV, MP3 or FLAC, by its beginning."""
     if data.startswith((b"ID3", b"fLaC")) or (data[:4] == b"RIFF" and data[8:12] == b"WAVE"):
         return True
     # A frame of MP3: eleven bits that are set; those of JPEG's first marker are another number.

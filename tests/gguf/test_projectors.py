@@ -7,12 +7,8 @@ from fakes.projectors import tiny_projector
 from fakes.tiny import tiny_model, write_tiny
 
 from localspec.errors import ModelLoadError, ModelNotFoundError
-from localspec.gguf.projectors import (
-    check_projector,
-    choose_projector,
-    is_projector,
-    projector_beside,
-)
+from localspec.gguf.projectors import check_projector, choose_projector, is_projector
+from localspec.models.projectors import projector_beside
 
 
 @pytest.mark.parametrize(
@@ -38,6 +34,11 @@ from localspec.gguf.projectors import (
         ("model-00001-of-00002.gguf", ["mmproj-model-f16.gguf"], "mmproj-model-f16.gguf"),
         ("a-q8_0.gguf", ["a-mm-projector-q8_0.gguf"], "a-mm-projector-q8_0.gguf"),
         ("a-q8_0.gguf", [], None),
+        ("a-q8_0.gguf", ["mmproj-F32.gguf", "mmproj-Q8_0.gguf"], "mmproj-Q8_0.gguf"),
+        ("Q8_0/a-q8_0.gguf", ["mmproj-F16.gguf"], "mmproj-F16.gguf"),
+        ("a-q8_0.gguf", ["mmproj/mmproj-F16.gguf"], "mmproj/mmproj-F16.gguf"),
+        ("a-q8_0.gguf", ["other/mmproj-F16.gguf"], None),
+        ("a/a-q8_0.gguf", ["b/mmproj-F16.gguf"], None),
     ],
 )
 def test_the_projector_of_a_model(target: str, files: list[str], chosen: str | None) -> None:

@@ -16,6 +16,7 @@ import ollama
 import psutil
 import pytest
 from fakes.command_line import localspec as command
+from fakes.projectors import tiny_projector
 from fakes.pycode import PYCODE
 from fakes.served import Served, serving, wait_for
 from openai import OpenAI
@@ -237,6 +238,10 @@ def test_memory_is_free_once_a_model_is_unloaded(own_cache: None) -> None:
         ((FIRST, str(bundled().target)), 2, f"two of the models are called {FIRST}"),
         ((FIRST, "no/such-model"), 3, "no/such-model is not on this machine"),
         ((FIRST, SECOND, "--alias", "a"), 2, "alias is of one model, and 2 are named"),
+        (
+            (FIRST, SECOND, "--mmproj", str(tiny_projector("llama"))),
+            *(2, "mmproj is of one model, and 2 are named"),
+        ),
         (("--unload-after", "0"), 2, "unload-after is 0; it must be above 0"),
         (("--unload-after", "nan"), 2, "unload-after is nan"),
     ],
