@@ -53,14 +53,19 @@ def _show_models(output: Output, *, as_json: bool) -> None:
     lost = links.lost()
     parts = [part for repository in store.repositories() for part in partial_files(repository)]
     blobs = [blob for each in models for blob in each.stored.blobs]
-    total = bytes_of([*blobs, *(part.path for part in parts)])
+    projectors = [each.projector for each in models if each.projector]
+    total = bytes_of([*blobs, *projectors, *(part.path for part in parts)])
     if as_json:
         records = [_record(each) for each in models], [_part_record(part) for part in parts]
         gone = [{"name": each.name, "file": str(each.file)} for each in lost]
         output.record({"models": records[0], "incomplete": records[1], "lost": gone, "size": total})
         return
     output.data(table_text(_COLUMNS, [_cells(each) for each in models], right=["size"]))
-    for line in (*(each.reason for each in lost), *_incomplete_lines(parts)):
+    for line in (
+        *_reading_lines(models),
+        *(each.reason for each in lost),
+        *_incomplete_lines(parts),
+    ):
         output.note(line)
     size = format_bytes(total)
     output.note(
@@ -91,7 +96,21 @@ def _record(each: InventoryEntry) -> dict[str, Any]:
         "last_use": each.last_use,
         "drafters": each.drafters,
         "kind": each.kind,
+        "projector": str(each.projector) if each.projector else None,
     }
+
+
+def _reading_lines(models: Sequence[InventoryEntry]) -> list[str]:
+    """Return a line per file that reads images or sounds, with the models that it is for."""
+    names: dict[Path, list[str]] = {}
+    for each in models:
+        if each.projector:
+            names.setdefault(each.projector, []).append(each.name)
+    return [
+        f"{path.name} ({format_bytes(bytes_of([path]))}) reads images or sounds for "
+        f"{' and '.join(of)}"
+        for path, of in names.items()
+    ]
 
 
 def _part_record(part: PartialFile) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def require_projector(
         if given[option] and not reads:
             raise InvalidValueError(
                 f"{option}: {projector.path.name}, which is for {target.name}, reads "
-                f"{'images' if projector.images else 'sounds'} only; leave it out"
+                f"{projector.kinds} only; leave it out"
             )
 
 

@@ -1,4 +1,4 @@
-"""`localspec pull`: fetch a target and its drafter from the Hub, into its own cache."""
+"""`localspec pull`: fetch a target and what goes with it from the Hub, into its own cache."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,19 +9,16 @@ import click
 
 from localspec.cli.fetch import fetch, quieten_hub, waits_told
 from localspec.cli.output import Output
+from localspec.cli.pull_member import Member, Members, about, drafters_of, renamed
 from localspec.cli.pull_members import (
-    AUTO,
-    Member,
-    Members,
-    about,
     chosen_members,
     heads_note,
     record_name,
     record_pair,
     remove_outdated,
-    renamed,
 )
 from localspec.cli.pull_others import pull_others
+from localspec.cli.pull_projector import AUTO
 from localspec.gguf.files import files_of
 from localspec.hub.address import without_login
 from localspec.hub.cache_layout import free_space, has_changed
@@ -47,6 +44,14 @@ from localspec.utils.shell import command_line
     "version drives, else the best one that lies beside it.",
 )
 @click.option(
+    "--mmproj",
+    default=AUTO,
+    show_default=True,
+    metavar="auto|none|FILE",
+    help="Which file that reads images and sounds for the target to fetch, too: a file of its "
+    "repository. `auto` is the best one there, if there is any: F16 before BF16, Q8_0 and F32.",
+)
+@click.option(
     "--from",
     "source",
     metavar="FOLDER|ollama|lmstudio|llama.cpp",
@@ -55,7 +60,15 @@ from localspec.utils.shell import command_line
 )
 @click.option("--dry-run", is_flag=True, help="List what would be fetched, and fetch nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not paths.")
-def pull(*, name: str | None, wanted: str, source: str | None, dry_run: bool, as_json: bool) -> int:
+def pull(
+    *,
+    name: str | None,
+    wanted: str,
+    mmproj: str,
+    source: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
     """Fetch a model and its drafter from the Hub, or import what another tool has.
 
     NAME is the name of a pair in models.toml, user/repo[:quant], or the address of a repository or
@@ -67,20 +80,27 @@ def pull(*, name: str | None, wanted: str, source: str | None, dry_run: bool, as
         if name is None:
             raise click.UsageError("Missing argument 'NAME'", click.get_current_context())
         with waits_told(output):
-            return _pull(output, name, wanted, dry_run=dry_run, as_json=as_json)
+            return _pull(output, name, wanted, mmproj, dry_run=dry_run, as_json=as_json)
     if wanted != AUTO:
         raise click.UsageError(
             "--drafter fetches from the Hub, and --from imports; pull the drafter by itself",
             click.get_current_context(),
         )
+    if mmproj != AUTO:
+        raise click.UsageError(
+            "--mmproj is for the Hub, and --from imports what belongs to a model; leave it out",
+            click.get_current_context(),
+        )
     return pull_others(output, source, name, dry_run=dry_run, as_json=as_json)
 
 
-def _pull(output: Output, name: str, wanted: str, *, dry_run: bool, as_json: bool) -> int:
-    """Fetch a model and its drafter from the Hub; return the exit code."""
+def _pull(
+    output: Output, name: str, wanted: str, mmproj: str, *, dry_run: bool, as_json: bool
+) -> int:
+    """Fetch a model and what goes with it from the Hub; return the exit code."""
     quieten_hub()
     name = name if os.path.isfile(name) else without_login(name)
-    chosen = chosen_members(name, wanted)
+    chosen = chosen_members(name, wanted, mmproj)
     members = chosen.found
     missing = sum(member.missing for member in members)
     for note in _first_notes(name, chosen, missing):
@@ -163,7 +183,7 @@ def _member_record(member: Member) -> dict[str, Any]:
 
 def _next_command(name: str, wanted: str, members: Sequence[Member]) -> str:
     # A drafter that was named by itself is the one of `auto` now.
-    of_kind = [each.name for each in members if each.role != "target" and wanted in KINDS]
+    of_kind = [each.name for each in drafters_of(members) if wanted in KINDS]
     drafter = ["--draft", f"suffix,{of_kind[0]}"] if of_kind else []
     if is_drafter(members[0].path_in_repository):
         return f'{command_line(["localspec", "generate", "-m", "TARGET", "--draft", name])} "..."'

@@ -1,11 +1,12 @@
-"""What `localspec pull` fetches: a target, and the drafter that is chosen for it."""
+"""What `localspec pull` fetches: a target, the drafter that is chosen for it, its projector."""
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from localspec.cli.output import join_facts
+from localspec.cli.pull_member import Member, Members, drafters_of
+from localspec.cli.pull_projector import AUTO, NONE, projector_of
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
 from localspec.gguf.facts import facts_of
 from localspec.gguf.files import NotListedError, bytes_of, files_of
@@ -24,7 +25,7 @@ from localspec.imports import links
 from localspec.models import locate
 from localspec.models.drafter_choice import of_kind, promising
 from localspec.models.heads_elsewhere import heads_elsewhere
-from localspec.models.kinds import DRAFT_MODEL, KINDS, is_kind
+from localspec.models.kinds import KINDS, is_kind
 from localspec.models.own_drafters import (
     OwnDrafter,
     drafters_elsewhere,
@@ -40,86 +41,31 @@ from localspec.models.pair_finder import lacks_heads, names_of, pair_of
 from localspec.models.pulled_pairs import add_pulled
 from localspec.utils.format import format_bytes
 
-AUTO, NONE = "auto", "none"
 _OFFLINE = "; the Hub could not be asked for anything newer"
 _GONE, _HIDDEN = "; the Hub has it no longer", "; the Hub does not show it"
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A target or a drafter that is pulled.
+def chosen_members(name: str, wanted: str, mmproj: str = AUTO) -> Members:
+    """Return the target and what goes with it as the Hub has them, else as they are on this disk.
 
-    name: what to call it. remote: what the Hub says of it; None if it is on this disk and the Hub
-    was not asked. paths: its files on this disk; empty until they are fetched. kind: of a drafter,
-    where it is known. gone: why the Hub has it no longer, of a drafter that is on this disk.
-    """
-
-    role: str
-    name: str
-    remote: RemoteModel | None
-    paths: tuple[Path, ...] = ()
-    kind: str | None = None
-    gone: str | None = None
-
-    @property
-    def missing(self) -> int:
-        """The number of bytes to fetch."""
-        return self.remote.size - bytes_on_disk(self.remote) if self.remote else 0
-
-    @property
-    def path_in_repository(self) -> str:
-        """The path of its first file in the repository, else that on this disk."""
-        return self.remote.names.first if self.remote else self.paths[0].as_posix()
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """The target and its drafter, if there is one. notes: what to tell of the choice.
-
-    remark: ends the line that says that everything is here.
-    """
-
-    found: list[Member]
-    notes: Sequence[str] = ()
-    remark: str = ""
-
-
-def chosen_members(name: str, wanted: str) -> Members:
-    """Return the target and its drafter as the Hub has them, else as they are on this disk.
-
-    wanted: AUTO, NONE, a kind, a model, or a file of the target's repository. Raises HubError if
-    the Hub cannot be asked and something is missing, and ModelNotFoundError for what there is not.
+    wanted: of the drafter: AUTO, NONE, a kind, a model, or a file of the target's repository.
+    mmproj: of the projector: AUTO, NONE, or a file there. Raises HubError if the Hub cannot be
+    asked and something is missing, and ModelNotFoundError for what there is not.
     """
     target = _reference(name)
     try:
-        return _on_hub(name, target, wanted)
+        return _on_hub(name, target, wanted, mmproj)
     except BadFileError:
         raise
     except HubError:
-        if (here := _all_on_disk(name, target, wanted)) is None:
+        if (here := _all_on_disk(name, target, wanted, mmproj)) is None:
             raise
         return Members(here, remark=_OFFLINE)
     except (NotListedError, NotShownError) as error:
-        if (here := _all_on_disk(name, target, wanted)) is None:
+        if (here := _all_on_disk(name, target, wanted, mmproj)) is None:
             raise
         remark = _GONE if isinstance(error, NotListedError) else _HIDDEN
         return Members(here, [str(error)], remark)
-
-
-def about(member: Member) -> str:
-    """Return one line: the file that was chosen, and how much of it is here."""
-    model, role = member.remote, member.role
-    if member.kind not in (None, DRAFT_MODEL):
-        role = f"{role} ({member.kind})"
-    if model is None:
-        return f"{role}: {member.paths[0]} is here already"
-    more = f" and {len(model.files) - 1} more" if len(model.files) > 1 else ""
-    here = model.size - member.missing
-    state = f"{format_bytes(here)} of it here already" if here else ""
-    if not member.missing:
-        state = "here already"
-    facts = [model.names.first + more, model.names.quant or "", format_bytes(model.size)]
-    return f"{role}: {join_facts([*facts, model.repository.id, state])}"
 
 
 def remove_outdated(members: Sequence[Member]) -> Iterator[str]:
@@ -133,15 +79,6 @@ def remove_outdated(members: Sequence[Member]) -> Iterator[str]:
             )
 
 
-def renamed(member: Member) -> str | None:
-    """Say how a repository is called on the Hub now; None where it is not renamed."""
-    remote = member.remote
-    if remote is None or remote.new_name is None:
-        return None
-    old = remote.repository.id
-    return f"{old} is called {remote.new_name} on the Hub now; here it answers to both names"
-
-
 def record_name(name: str, members: Sequence[Member]) -> None:
     """Let a name without a quantisation mean from now on what was fetched under it."""
     wanted, model = _reference(name), members[0].remote
@@ -151,7 +88,7 @@ def record_name(name: str, members: Sequence[Member]) -> None:
 
 def record_pair(wanted: str, members: Sequence[Member]) -> str | None:
     """Make a drafter that the user named one of its target's own; say so where that is new."""
-    drafter = members[1:] if wanted not in (AUTO, NONE, *KINDS) else ()
+    drafter = drafters_of(members) if wanted not in (AUTO, NONE, *KINDS) else ()
     if not drafter or not add_pulled(members[0].paths[0], drafter[0].paths[0]):
         return None
     target = members[0].remote.repository.id if members[0].remote else members[0].name
@@ -160,7 +97,7 @@ def record_pair(wanted: str, members: Sequence[Member]) -> str | None:
 
 def heads_note(members: Sequence[Member]) -> str | None:
     """Say where the heads are that a fetched target lacks; None if it has a drafter, or heads."""
-    if len(members) > 1 or not members[0].paths:
+    if drafters_of(members) or not members[0].paths:
         return None
     try:
         return heads_elsewhere(facts_of(members[0].paths[0]))
@@ -168,7 +105,7 @@ def heads_note(members: Sequence[Member]) -> str | None:
         return None  # no model; the command that loads it explains why
 
 
-def _on_hub(name: str, target: Reference, wanted: str) -> Members:
+def _on_hub(name: str, target: Reference, wanted: str, mmproj: str) -> Members:
     """Choose among what the Hub lists."""
     if isinstance(target, Path):
         listing, own = None, Member("target", name, None, _on_disk(target))
@@ -178,6 +115,20 @@ def _on_hub(name: str, target: Reference, wanted: str) -> Members:
         model = listing.model(target.quant)
         own = _here_or_on_hub("target", name, model)
         known = _known(name, target, listing, model)
+    chosen = _with_drafter(target, wanted, own, known, listing)
+    projector, left_out = projector_of(own, mmproj, listing)
+    return replace(chosen, found=[*chosen.found, *projector], notes=[*chosen.notes, *left_out])
+
+
+def _with_drafter(
+    target: Reference,
+    wanted: str,
+    own: Member,
+    known: Sequence[OwnDrafter],
+    listing: RemoteRepository | None,
+) -> Members:
+    """Add the drafter that is wanted."""
+    name = own.name
     if wanted == NONE:
         return Members([own])
     if wanted == AUTO and is_no_target(own.path_in_repository):
@@ -323,25 +274,36 @@ def _named(wanted: str, listing: RemoteRepository | None) -> Member:
     return Member("drafter", wanted, None, _on_disk(reference))
 
 
-def _all_on_disk(name: str, target: Reference, wanted: str) -> list[Member] | None:
-    """Return the target and its drafter from this disk; None where one of them is not here."""
+def _all_on_disk(name: str, target: Reference, wanted: str, mmproj: str) -> list[Member] | None:
+    """Return the target and what goes with it from this disk; None where something is not here."""
     if not (paths := _on_disk(target)):
         return None
     own = Member("target", name, None, paths)
-    if wanted == NONE or (wanted == AUTO and is_no_target(paths[0].as_posix())):
-        return [own]
+    if (drafter := _drafter_on_disk(own, wanted)) is None:
+        return None
+    try:
+        return [own, *drafter, *projector_of(own, mmproj, None)[0]]
+    except ModelNotFoundError:
+        return None
+
+
+def _drafter_on_disk(own: Member, wanted: str) -> list[Member] | None:
+    """Return the drafter of a target, if there is one; None where it is not here."""
+    target = own.paths[0]
+    if wanted == NONE or (wanted == AUTO and is_no_target(target.as_posix())):
+        return []
     if wanted not in (AUTO, *KINDS):
         file = _on_disk(_reference(wanted, [AUTO, NONE, *KINDS]))
-        return [own, Member("drafter", wanted, None, file)] if file else None
-    known = own_drafters(paths[0])
+        return [Member("drafter", wanted, None, file)] if file else None
+    known = own_drafters(target)
     if wanted == AUTO:
         known = promising(known)[0]
     fitting = [each for each in known if wanted == AUTO or is_kind(each.kind, wanted)]
     here = next((each for each in fitting if each.file), None)
     if here and here.file:
         drafter = Member("drafter", str(here.reference), None, files_of(here.file), here.kind)
-        return [own, drafter] if here.reference else [own]
-    return None if fitting or wanted != AUTO else [own]
+        return [drafter] if here.reference else []
+    return None if fitting or wanted != AUTO else []
 
 
 def _reference(name: str, others: Sequence[str] = ()) -> Reference:

@@ -10,7 +10,8 @@ import click
 
 from localspec.cli.output import Output
 from localspec.errors import InvalidValueError, ModelNotFoundError
-from localspec.gguf.files import labels_meant
+from localspec.gguf.files import gguf_files, group_files, labels_meant
+from localspec.gguf.projectors import choose_projector, is_projector
 from localspec.hub import store
 from localspec.hub.partial_files import PartialFile, partial_files
 from localspec.hub.reference import Repository
@@ -41,7 +42,8 @@ def rm(*, names: Sequence[str], yes: bool, dry_run: bool) -> None:
     """Delete models that were fetched from the Hub, links to imported ones, and trained drafters.
 
     NAME is a name that `localspec ls` shows. The name of a pair deletes its target, not its
-    drafter. Files that another model uses, too, stay, and so do those of other tools.
+    drafter. What reads images for a model goes with it. Files that another model uses, too, stay,
+    and so do those of other tools.
     """
     output = Output()
     imported = [each for name in names for each in links.links_of(name)]
@@ -108,7 +110,25 @@ def _by_repository(names: Sequence[str]) -> Mapping[str, _Selection]:
             reference = file
         repository, files = _model_at(reference, name)
         found.setdefault(repository, _Selection()).files += files
+    for repository, selected in found.items():
+        selected.files += _lone_projectors(repository, selected.files)
     return found
+
+
+def _lone_projectors(repository: str, going: Sequence[str]) -> list[str]:
+    """Return the projectors of a repository that no model needs but those that are deleted.
+
+    going: the files that are deleted.
+    """
+    paths = {file for each in store.snapshots(repository) for file in gguf_files(each)}
+    projectors = sorted(filter(is_projector, paths))
+    models = group_files(paths)
+    left = [each for each in models if not {*each.paths} <= {*going}]
+    if not left:
+        return projectors
+    needed = {choose_projector(projectors, each.first) for each in left}
+    deleted = {choose_projector(projectors, each.first) for each in models if each not in left}
+    return [each for each in projectors if each in deleted - needed]
 
 
 def _require_one(wanted: Repository) -> None:

@@ -14,6 +14,8 @@ from localspec.cli.show_output import (
     model_rows,
     own_drafter_rows,
     pair_rows,
+    projector_record,
+    reads_text,
 )
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.gguf.facts import Facts, facts_of
@@ -23,7 +25,8 @@ from localspec.loading.equal_digits import remembered
 from localspec.models import registry
 from localspec.models.heads_elsewhere import heads_elsewhere
 from localspec.models.locate import locate
-from localspec.models.own_drafters import OwnDrafter, own_drafters
+from localspec.models.own_drafters import OwnDrafter, is_no_target, own_drafters
+from localspec.models.projectors import find_projector
 from localspec.models.registry import Pair
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.format import printable
@@ -47,6 +50,10 @@ def show(*, name: str, template: bool, as_json: bool) -> None:
         return
     own = own_drafters(model.files[0]) if model and not kind_of(model.header) else []
     drafter = _first_on_disk(own) if pair else None
+    is_target = model and not is_no_target(model.files[0].as_posix())
+    projector, left_out = (
+        find_projector(None, model.files[0]) if model and is_target else (None, None)
+    )
     if as_json:
         output.record(
             {
@@ -55,6 +62,7 @@ def show(*, name: str, template: bool, as_json: bool) -> None:
                 "pair": pair_record(pair) if pair else None,
                 "drafter": model_record(drafter, _digits(drafter)) if drafter else None,
                 "drafters": [each.name for each in own if each.file],
+                "projector": projector_record(projector) if projector else None,
             }
         )
         return
@@ -62,7 +70,10 @@ def show(*, name: str, template: bool, as_json: bool) -> None:
     elsewhere = heads_elsewhere(model) if model else None
     if found := own_drafter_rows([each for each in own if each.listed is None], elsewhere):
         blocks.append(found)
-    blocks += [model_rows(facts, _digits(facts)) for facts in (model, drafter) if facts]
+    rows = [model_rows(facts, _digits(facts)) for facts in (model, drafter) if facts]
+    if is_target:
+        rows[0].append(("reads", left_out or reads_text(projector)))
+    blocks += rows
     output.data(blocks_text(blocks))
     if pair and (not model or (pair.drafters and not any(each.file for each in own))):
         output.note(

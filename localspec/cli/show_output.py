@@ -5,6 +5,7 @@ from typing import Any
 
 from localspec.cli.output import join_facts
 from localspec.gguf.facts import Facts
+from localspec.gguf.projectors import ProjectorFile
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
 from localspec.llama.rope import UNSCALED, file_factor
 from localspec.memory.estimate import cache_bytes
@@ -102,6 +103,24 @@ def model_rows(facts: Facts, digits: EqualDigits | None = None) -> list[Row]:
         ("draft heads", facts.hidden_state_heads or "none"),
         *([("logits", str(digits))] if digits else []),
     ]
+
+
+def reads_text(projector: ProjectorFile | None) -> str:
+    """Return what a model reads, and the file that turns it into rows."""
+    if projector is None:
+        return "text"
+    size = format_bytes(projector.path.stat().st_size)
+    return f"text, {projector.kinds} by {projector.path.name} ({size}, loaded with the first one)"
+
+
+def projector_record(projector: ProjectorFile) -> dict[str, Any]:
+    """Return the object that `--json` prints for a projector."""
+    return {
+        "file": str(projector.path),
+        "size": projector.path.stat().st_size,
+        "images": projector.images,
+        "sounds": projector.sounds,
+    }
 
 
 def _scaling(facts: Facts) -> str:

@@ -25,6 +25,12 @@ class ProjectorFile:
     images: bool
     sounds: bool
 
+    @property
+    def kinds(self) -> str:
+        """What it reads, in words."""
+        named = ("images", self.images), ("sounds", self.sounds)
+        return " and ".join(name for name, reads in named if reads)
+
 
 def is_projector(file: str) -> bool:
     """Whether a file is a projector, by its name."""

@@ -54,7 +54,7 @@ def require_space(models: Sequence[RemoteModel]) -> None:
     """Raise LocalspecError where the disk of the cache has no room for the missing bytes."""
     missing, free = sum(model.size - bytes_on_disk(model) for model in models), free_space()
     if missing > free:
-        names = " and ".join(str(model.repository) for model in models)
+        names = " and ".join(dict.fromkeys(str(model.repository) for model in models))
         raise LocalspecError(
             f"{names}: {format_bytes(missing)} are to be fetched and "
             f"{format_bytes(free)} are free in {hub_cache()}; "

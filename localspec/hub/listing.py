@@ -10,7 +10,8 @@ from huggingface_hub.hf_api import ModelInfo, RepoSibling
 from huggingface_hub.utils import build_hf_headers
 
 from localspec.errors import HubError
-from localspec.gguf.files import ModelFiles, choose_model
+from localspec.gguf.files import ModelFiles, NotListedError, choose_model
+from localspec.gguf.projectors import choose_projector, is_projector
 from localspec.hub import renames
 from localspec.hub.error_messages import (
     endpoint_name,
@@ -96,6 +97,19 @@ class RemoteRepository:
         """
         names = choose_model(self.siblings, quant, self.id)
         return self._described(Repository(self.id, _name_in(names, quant)), names)
+
+    def projector(self, target: RemoteModel, file: str | None = None) -> RemoteModel | None:
+        """Return the file that reads images for a model; None where there is none.
+
+        file: its path. Raises NotListedError for a path that is none of a projector, and HubError
+        for a file that the Hub does not describe.
+        """
+        if file and not (file in self.siblings and is_projector(file)):
+            known = ", ".join(filter(is_projector, self.siblings)) or "none"
+            raise NotListedError(f"{self.id} has no mmproj file {file!r}; it has {known}")
+        if (path := file or choose_projector(self.siblings, target.names.first)) is None:
+            return None
+        return self._described(target.repository, ModelFiles((path,)))
 
     def files(self, paths: Sequence[str]) -> RemoteModel:
         """Return these files of the repository, which need not be those of a model.

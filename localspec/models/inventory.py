@@ -14,6 +14,7 @@ from localspec.models.bundled_files import bundled_files, name_of
 from localspec.models.locate import find_file
 from localspec.models.own_drafters import own_drafters
 from localspec.models.pair_finder import DrafterFinder
+from localspec.models.projectors import projector_beside
 from localspec.models.summaries import ModelSummary, summary_of
 from localspec.models.trained_drafters import all_trained
 from localspec.utils.last_use import last_use
@@ -27,12 +28,14 @@ class InventoryEntry:
     name: the shortest name to use; the name of a pair for the target of one. drafters: the names of
     its own drafters on this disk that this version drives, then of the smaller models that share
     its vocabulary, the smallest first. kind: of a sidecar, which drafts for its target only.
+    projector: the file that reads images or sounds for it.
     """
 
     name: str
     stored: StoredModel
     drafters: tuple[str, ...]
     kind: str | None = None
+    projector: Path | None = None
 
     @property
     def last_use(self) -> float | None:
@@ -56,7 +59,8 @@ def model_inventory() -> list[InventoryEntry]:
         summary = summaries[model.files[0]]
         drafters = _drafters(summary, finder, names) if summary else ()
         kind = None if summary else sidecar_kind(model.names.first)
-        entries.append(InventoryEntry(names[model.files[0]], model, drafters, kind))
+        projector = projector_beside(model.files[0]) if summary else None
+        entries.append(InventoryEntry(names[model.files[0]], model, drafters, kind, projector))
     return entries
 
 

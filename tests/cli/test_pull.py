@@ -139,7 +139,7 @@ def wait_for(reached: Callable[[], bool]) -> None:
 @pytest.fixture
 def hub() -> Iterator[Hub]:
     repos = {
-        "zoo/snake-7m-GGUF": Repo({"snake-7m-Q8_0.gguf": TARGET, "mmproj-F16.gguf": DRAFTER}),
+        "zoo/snake-7m-GGUF": Repo({"snake-7m-Q8_0.gguf": TARGET, "mmproj-other-F16.gguf": DRAFTER}),
         "zoo/snake-4m-GGUF": Repo({"snake-4m-Q4_0.gguf": DRAFTER}),
         "zoo/alone-GGUF": Repo({"alone-Q8_0.gguf": TARGET, "low/alone-Q4_0.gguf": DRAFTER}),
         "zoo/gated-GGUF": Repo({"gated-Q4_0.gguf": DRAFTER}, gated=True, token=SECRET),

@@ -25,7 +25,7 @@ def hub() -> Iterator[Hub]:
     files = {
         "README.md": Path(__file__),
         "snake-7m-Q8_0.gguf": TARGET,
-        "mmproj-F16.gguf": DRAFTER,
+        "mmproj-other-F16.gguf": DRAFTER,
         "snake-7m-imatrix.gguf": DRAFTER,
     }
     worm = Repo({"worm-Q4_0.gguf": DRAFTER})
@@ -124,7 +124,10 @@ def test_a_label_may_be_named_by_how_it_begins(shell: Shell) -> None:
     [
         (f"{SNAKE}:Q5", f"{SNAKE} has no Q5; it has Q8_0"),
         (f"{SNAKE}:F16", f"{SNAKE} has no F16; it has"),
-        (f"{SNAKE}:mmproj-F16.gguf", f"mmproj-F16.gguf of {SNAKE} is no language model; it has"),
+        (
+            f"{SNAKE}:mmproj-other-F16.gguf",
+            f"mmproj-other-F16.gguf of {SNAKE} is no language model; it has",
+        ),
         (f"https://hf.co/{SNAKE}/blob/main/README.md", f"README.md of {SNAKE} is no language mod"),
         (f"https://hf.co/{SNAKE}/tree/v2", "is of the revision v2, and only main is fetched"),
         ("https://hf.co/datasets/a/b", "https://hf.co/datasets/a/b is the address of no model"),
