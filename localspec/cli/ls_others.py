@@ -47,6 +47,7 @@ def other_record(each: OtherModel) -> dict[str, Any]:
         "files": [str(file) for file in each.files],
         "problem": each.problem,
         "imported": each.imported,
+        "projector": each.projector,
     }
 
 
@@ -56,5 +57,6 @@ def _cells(each: OtherModel) -> tuple[str, ...]:
         what = f"left out: it {one_line(each.problem)}"
     else:
         what = f"{each.kind} drafter" if each.is_drafter else each.kind
+        what += f" with {each.projector}" if each.projector else ""
         what += ", imported" if each.imported else ""
     return each.name, size, each.collection.tool, what

@@ -7,7 +7,7 @@ from pathlib import Path
 from localspec.cli.ls_others import other_record
 from localspec.cli.output import Output
 from localspec.errors import ModelNotFoundError
-from localspec.gguf.files import bytes_of
+from localspec.gguf.files import ModelFiles, bytes_of
 from localspec.imports.links import link
 from localspec.imports.sources import collections_of, source_folders
 from localspec.models.other_tools import OtherModel, other_models, wanted_models
@@ -52,13 +52,18 @@ def _linked(
     for each in wanted:
         if each.problem is None and each.names:
             try:
-                linked.append((each, [] if dry_run else link(each.collection, each.names)))
+                linked.append((each, [] if dry_run else _link(each, each.names)))
                 continue
             except ModelNotFoundError:  # its tool deletes it at this moment
                 each = replace(each, problem="has vanished meanwhile; fetch it there again")
         output.note(f"{each.name} is left out: it {one_line(each.problem or '')}")
         failed.append(each)
     return linked, failed
+
+
+def _link(model: OtherModel, names: ModelFiles) -> list[Path]:
+    beside = ModelFiles((model.projector,)) if model.projector else None
+    return [path for each in (names, beside) if each for path in link(model.collection, each)]
 
 
 def _conclude(output: Output, models: Sequence[OtherModel], *, dry_run: bool) -> None:
@@ -68,7 +73,8 @@ def _conclude(output: Output, models: Sequence[OtherModel], *, dry_run: bool) ->
     verb = "would be linked" if dry_run else "linked"
     for each in models:
         again = ", again" if each.imported else ""
-        output.note(f"{each.name}: {each.kind}, {format_bytes(each.size)}{again}")
+        eyes = f" with {each.projector}" if each.projector else ""
+        output.note(f"{each.name}: {each.kind}{eyes}, {format_bytes(each.size)}{again}")
     output.note(f"{number} ({size}) {verb}, nothing copied; the files stay where they are")
     target = next((each for each in models if not each.is_drafter), None)
     if target and not dry_run:

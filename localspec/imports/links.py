@@ -177,6 +177,12 @@ def remove(paths: Sequence[Path]) -> None:
         for path in paths:
             path.unlink(missing_ok=True)
             _remove_empty(path.parent)
+        for each in _collections(with_lost=True):
+            if not each.models():
+                # What reads images for the models that were there.
+                for path in each.files.values():
+                    path.unlink(missing_ok=True)
+                    _remove_empty(path.parent)
     except OSError as error:
         raise LocalspecError(
             f"{error.filename} cannot be deleted ({error.strerror}); check its permissions"

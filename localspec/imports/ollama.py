@@ -27,8 +27,9 @@ _LAYER = "application/vnd.ollama.image."
 _RUNNERS = ("llamacpp", "ollama", "")
 _LEFT_OUT = {
     "adapter": "is an adapter, not a model; only the model that it changes can be imported",
-    "projector": "is an image or audio encoder, not a model",
 }
+# The name of an image or audio encoder, which is that of its tag's model.
+_PROJECTOR = "mmproj.gguf"
 _NOT_GGUF = "is no GGUF file, but tensors for another runner"
 _NO_FILE = "has no weights on this disk; it may run in a cloud"
 _SPLIT = "lies in several files that Ollama has not joined"
@@ -81,7 +82,7 @@ def _collection(blobs: Path, names: tuple[str, ...], manifest: Path) -> Collecti
     for kind, blob in layers:
         if kind in _LEFT_OUT:
             problems[empty.name_of(kind)] = _LEFT_OUT[kind]
-        elif kind in ("model", "draft") and not os.path.isfile(blob):
+        elif kind in ("model", "draft", "projector") and not os.path.isfile(blob):
             what = "" if kind == "model" else kind
             problems[empty.name_of(what)] = (
                 f"has lost its file {_BLOBS}/{blob.name}; ollama pull {empty.id} fetches it again"
@@ -90,6 +91,8 @@ def _collection(blobs: Path, names: tuple[str, ...], manifest: Path) -> Collecti
             files[_file_name(stem, blobs, content)] = blob
         elif kind == "draft":
             files[_draft_name(stem, blob)] = blob
+        elif kind == "projector":
+            files[_PROJECTOR] = blob
     return Collection(OLLAMA, names, files, problems)
 
 

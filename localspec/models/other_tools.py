@@ -8,6 +8,7 @@ from localspec.errors import LocalspecError, ModelNotFoundError
 from localspec.gguf.check import check_drafter
 from localspec.gguf.files import ModelFiles, bytes_of, missing_parts, sidecar_kind
 from localspec.gguf.heads import kind_of
+from localspec.gguf.projectors import check_projector, choose_projector
 from localspec.gguf.reader import display_name
 from localspec.imports import links
 from localspec.imports.collection import DRAFT, Collection
@@ -28,6 +29,7 @@ class OtherModel:
     name: to use once it is imported. kind: MODEL, MODEL with heads inside, or the kind of a
     drafter. problem: why it cannot be imported; None if it can. names: of its files in the
     collection; None where there is no file to import. imported: whether it is here already.
+    projector: the file of the collection that reads images or sounds for it.
     """
 
     name: str
@@ -36,11 +38,13 @@ class OtherModel:
     problem: str | None = None
     names: ModelFiles | None = None
     imported: bool = False
+    projector: str | None = None
 
     @property
     def files(self) -> Sequence[Path]:
-        """Its files, where the other tool has them."""
-        return [self.collection.files[each] for each in self.names.paths] if self.names else []
+        """Its files, where the other tool has them; its projector is the last."""
+        names = [*self.names.paths, self.projector] if self.names else []
+        return [self.collection.files[each] for each in names if each]
 
     @property
     def size(self) -> int:
@@ -85,6 +89,7 @@ def _models_of(collection: Collection, here: Mapping[str, Path]) -> list[OtherMo
         replace(each, imported=here.get(each.name) == real_path(each.files[0])) for each in found
     ]
     grouped = {path for each in found if each.names for path in each.names.paths}
+    grouped |= {each.projector for each in found if each.projector}
     left = [file for file in collection.files if file not in grouped]
     found += [
         OtherModel(collection.name_of(file), collection, problem=_why_left(file, left))
@@ -115,7 +120,17 @@ def _examined(name: str, collection: Collection, names: ModelFiles) -> OtherMode
             shown, said = display_name(files[0]), str(error)
             named = said.startswith(shown)
             problem = said.removeprefix(shown).strip() if named else f"cannot be used: {said}"
-    return OtherModel(name, collection, kind, problem, names)
+    projector = _projector(collection, names) if kind.startswith(MODEL) and not problem else None
+    return OtherModel(name, collection, kind, problem, names, projector=projector)
+
+
+def _projector(collection: Collection, names: ModelFiles) -> str | None:
+    """Return what reads images for a model, if there is anything that can be used."""
+    file = choose_projector(collection.files, names.first)
+    try:
+        return file if file and check_projector(collection.files[file]) else None
+    except LocalspecError:
+        return None
 
 
 def _why_left(file: str, left: Sequence[str]) -> str:

@@ -11,6 +11,8 @@ from fakes.hub import Hub
 from fakes.hub_disk import write_split
 from fakes.hub_repo import Repo
 from fakes.other_tools import OllamaStore, fill
+from fakes.projectors import picture, tiny_projector
+from fakes.tiny import tiny_model
 
 from localspec.models.registry import bundled
 
@@ -67,7 +69,7 @@ def test_what_others_have_is_listed_imported_and_used(machine: Machine) -> None:
     assert pulled.code == 0, pulled.err
     link = Path(pulled.out.strip())
     assert link.is_symlink() and link.resolve().parent == machine.ollama.folder / "blobs"
-    assert "ollama:owl:9m:projector is left out: it is an image" in pulled.err
+    assert "ollama:owl:9m:mmproj.gguf is left out: it is an image" in pulled.err
     assert 'next: localspec generate -m ollama:owl:9m "..."' in pulled.err
     assert machine.record("ls", "--others")["ollama:owl:9m"]["imported"]
     entry = machine.record("ls")["ollama:owl:9m"]
@@ -192,6 +194,33 @@ def test_rm_deletes_the_link_and_keeps_the_file(machine: Machine) -> None:
     assert "ollama:owl:9m" in machine.record("ls", "--others")
     again = machine("rm", "ollama:owl:9m", "--yes")
     assert again.code == 3 and "is not imported" in again.err
+
+
+def test_what_reads_images_for_a_model_comes_with_it(machine: Machine, tmp_path: Path) -> None:
+    model, eyes = tiny_model("llama"), tiny_projector("llama")
+    machine.ollama.add("owl:9m", {"model": model, "projector": eyes})
+    fill(
+        machine.studio / "zoo" / "owl-GGUF",
+        {"owl-Q8_0.gguf": model, "owl-Q4_0.gguf": model, "mmproj-owl-F16.gguf": eyes},
+    )
+    listed = machine("ls", "--others").out
+    assert "model with mmproj.gguf\n" in listed and "encoder" not in listed
+    image = tmp_path / "cat.png"
+    image.write_bytes(picture())
+    for tool, name, projector in (
+        ("ollama", "ollama:owl:9m", "mmproj.gguf"),
+        ("lmstudio", "lmstudio:zoo/owl-GGUF:Q8_0", "mmproj-owl-F16.gguf"),
+    ):
+        pulled = machine("pull", name.partition(":")[2], "--from", tool)
+        assert pulled.code == 0 and f"{name}: model with {projector}, " in pulled.err, pulled.err
+        link = Path(pulled.out.splitlines()[1])
+        assert link.name == projector and link.read_bytes() == eyes.read_bytes()
+        assert machine.record("ls")[name]["projector"] == str(link)
+        options = ("-n", "2", "--ctx", "256", "--draft", "none", "--image", str(image))
+        asked = machine("generate", "-m", name, "hi", *options)
+        assert asked.code == 0, asked.err
+        assert machine("rm", "--yes", name).code == 0
+        assert not link.is_symlink() and eyes.is_file()
 
 
 def test_an_ending_in_capitals_is_one(machine: Machine) -> None:

@@ -81,12 +81,12 @@ def test_a_drafter_of_a_model_lies_beside_it(store: OllamaStore, tmp_path: Path)
     ]
 
 
-def test_adapters_and_encoders_are_left_out(store: OllamaStore) -> None:
+def test_adapters_are_left_out_and_projectors_lie_beside_their_model(store: OllamaStore) -> None:
     store.add("owl:9m", {"model": TARGET, "adapter": b"a", "projector": b"p"})
     [found] = ollama_collections(store.folder)
     assert [*found.models()] == ["ollama:owl:9m"]
     assert "is an adapter" in found.problems["ollama:owl:9m:adapter"]
-    assert "encoder" in found.problems["ollama:owl:9m:projector"]
+    assert [*found.files] == ["owl-9m.gguf", "mmproj.gguf"]
 
 
 def test_of_a_list_of_manifests_that_for_llama_cpp_is_taken(store: OllamaStore) -> None:
