@@ -28,6 +28,7 @@ class GenerationOptions(TypedDict, total=False):
     rule: str | None
     depth: int | None
     drafter: str | None
+    prediction: str | None
     stop: Iterable[str] | None
     grammar: str | None
     schema: str | Mapping[str, Any] | None
@@ -78,7 +79,8 @@ class GenerationConfig:
     many tokens. ignore_eos: the model cannot end the text. seed: the seed of all randomness; random
     by default. rule: the verification rule. depth: drafted tokens per step; None lets the policy
     choose, 0 is plain decoding. drafter: the name of the only drafter that may draft; None: all of
-    those that are loaded. stop: strings that end the text. grammar: a GBNF grammar (or, if
+    those that are loaded. prediction: most of the text, as far as it is known beforehand: the
+    suffix drafter copies from it. stop: strings that end the text. grammar: a GBNF grammar (or, if
     it begins with %llguidance, one in llguidance's Lark), or schema: a JSON schema, that the text
     must satisfy (`of` also takes OpenAI's `response_format`).
     logprobs: whether tokens have log-probabilities. top_logprobs: how many of the likeliest tokens
@@ -95,6 +97,7 @@ class GenerationConfig:
     rule: str = "coupled"
     depth: int | None = None
     drafter: str | None = None
+    prediction: str | None = None
     stop: tuple[str, ...] = ()
     grammar: str | None = None
     schema: str | None = None

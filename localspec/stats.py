@@ -93,6 +93,8 @@ class Stats:
     place, such as a closing tag; they count for `max_tokens`, and in no rate.
     steps: target passes. drafting_steps: those with a draft. drafted: drafted tokens.
     accepted: drafted tokens that became text.
+    predicted: drafted tokens that a prediction of the text gave. predicted_accepted: those of them
+    that became text.
     widths: the number of rows of each pass, padding included.
     accepted_per_position: how often the 1st, 2nd, ... drafted token of a step became text.
     shared_steps: target passes that shared a decode with other texts. decode_rows: the number of
@@ -112,6 +114,8 @@ class Stats:
     drafting_steps: int = 0
     drafted: int = 0
     accepted: int = 0
+    predicted: int = 0
+    predicted_accepted: int = 0
     widths: list[int] = field(default_factory=list)
     accepted_per_position: list[int] = field(default_factory=list)
     shared_steps: int = 0
@@ -122,6 +126,8 @@ class Stats:
     seconds: Seconds = field(default_factory=Seconds)
     plain_tokens: int = 0
     records: list[StepRecord] = field(default_factory=list)
+    # Whether the draft of the last step is of a prediction.
+    _is_predicted: bool = field(default=False, init=False)
 
     def __repr__(self) -> str:
         return f"<Stats {self.line}, {self.steps} steps, {self.prompt_tokens} tokens of prompt>"
@@ -209,11 +215,13 @@ class Stats:
         """Add the time of the `with` block to a phase. clock: returns the time in seconds."""
         return Timing(self.seconds, phase, clock)
 
-    def count_step(self, drafted: int, width: int, others: Sequence[int] = ()) -> None:
+    def count_step(
+        self, drafted: int, width: int, others: Sequence[int] = (), *, predicted: bool = False
+    ) -> None:
         """Count a target pass.
 
         drafted: its drafted tokens. width: its rows, padding included. others: the rows of each
-        other text in the same decode.
+        other text in the same decode. predicted: whether the draft is of a prediction.
         """
         self.steps += 1
         self.drafting_steps += bool(drafted)
@@ -221,6 +229,8 @@ class Stats:
         self.shared_steps += bool(others)
         self.decode_rows.append(width + sum(others))
         self.drafted += drafted
+        self._is_predicted = predicted
+        self.predicted += drafted if predicted else 0
 
     def add_plain(self, tokens: int, plain: float | None) -> None:
         """Add the seconds that plain steps would have taken for the tokens; None: not known."""
@@ -242,6 +252,7 @@ class Stats:
         self.accepted_per_position.extend([0] * missing)
         self.accepted_per_position[drafted_at] += 1
         self.accepted += 1
+        self.predicted_accepted += self._is_predicted
 
     def as_dict(self) -> dict[str, Any]:
         """The counts, the rates and the times, for JSON."""
@@ -255,6 +266,8 @@ class Stats:
             "steps": self.steps,
             "drafted": self.drafted,
             "accepted": self.accepted,
+            "predicted": self.predicted,
+            "predicted_accepted": self.predicted_accepted,
             "acceptance_rate": self.acceptance_rate,
             "tokens_per_step": self.tokens_per_step,
             "accepted_per_position": list(self.accepted_per_position),

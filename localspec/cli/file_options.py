@@ -42,6 +42,15 @@ copy_from_option = click.option(
 )
 
 
+prediction_option = click.option(
+    "--prediction",
+    metavar="FILE",
+    callback=lambda _context, _option, file: file and read_texts(file, "--prediction")[0],
+    help="Most of the answer, as far as it is known: a file to be rewritten. Drafts follow it "
+    "through edits; the answer does not depend on it.",
+)
+
+
 chat_template_option = click.option(
     "--chat-template",
     metavar="FILE|model",

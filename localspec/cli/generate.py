@@ -12,6 +12,7 @@ from localspec.cli.file_options import (
     constraint_options,
     copy_from_option,
     mmproj_option,
+    prediction_option,
 )
 from localspec.cli.generate_output import (
     Decisions,
@@ -42,6 +43,7 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
 from localspec.llama import wait_policy
 from localspec.llama.chat_template import start_renderer
+from localspec.loading.copy_sources import prediction_unused
 from localspec.loading.drawing_ahead import nothing_ahead
 from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.option_names import have_no_effect
@@ -100,6 +102,7 @@ _NO_LIMIT = 2**31 - 1
     help="Draft from earlier texts too, and store this one; `localspec forget` deletes them.",
 )
 @copy_from_option
+@prediction_option
 @chat_template_option
 @mmproj_option
 @click.option(
@@ -223,6 +226,8 @@ def _first_notes(engine: Engine, running: ReasonedText, *, bundled: bool) -> Ite
     yield from engine.notes
     if engine.plan_ignored:
         yield engine.plan_ignored
+    if why := prediction_unused(running.settings, engine.drafter_set.names):
+        yield have_no_effect(["--prediction"], why)
 
 
 def _useless(

@@ -145,3 +145,11 @@ class CopyRates:
         if agreed is None:
             return self.once
         return self.agreed_before if agreed else self.differed_before
+
+
+def predicted_rates() -> CopyRates:
+    """The chances of copies of a prediction, before anything of it is right or wrong.
+
+    Its beginning is `disputed`, as nothing has matched: the chance is that of a long passage.
+    """
+    return CopyRates(passage=_table(_AGREED), disputed=_table((*_DISPUTED[:-1], _AGREED[-1])))

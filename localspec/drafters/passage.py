@@ -10,6 +10,8 @@ again, what was replaced by what is known, and the next time the same replacemen
 from collections.abc import Sequence
 from typing import NamedTuple
 
+# A match of so many tokens begins a passage, in which copying goes on behind differences.
+PASSAGE = 24
 # The passage is found again when so many tokens are equal.
 EQUAL = 3
 # How far behind a difference the text may go on, in tokens of the source, and how many tokens of

@@ -5,13 +5,21 @@ was right more often. Where it copies what the target wrote, it draws the tokens
 `drawn_copy`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import NamedTuple, cast
+from collections.abc import Iterable, Sequence
+from typing import cast
 
-from localspec.drafters.copy_rates import CopyRates, MatchTable
+from localspec.drafters.copies import (
+    Copy,
+    copy_after_match,
+    copy_of_passage,
+    disputed_copy,
+    drawn_anew,
+    likeliest,
+)
+from localspec.drafters.copy_rates import CopyRates
 from localspec.drafters.drawn_copy import DrawnCopy, DrawnFrom
-from localspec.drafters.passage import Passage
+from localspec.drafters.passage import PASSAGE, Passage
+from localspec.drafters.prediction import Prediction
 from localspec.drafters.suffix_automaton import NOWHERE, Match, SuffixAutomaton
 from localspec.errors import InvalidValueError
 from localspec.sampling.noise import Noise
@@ -22,29 +30,6 @@ from localspec.utils.tokens import common_prefix
 # After a text is cut, this many tokens before the cut are pushed again, so that matches right after
 # the cut are long.
 CONTEXT = 64
-# A match of so many tokens begins a passage, in which copying goes on behind differences.
-PASSAGE = 24
-
-
-class _Copy(NamedTuple):
-    """A copy that may come next.
-
-    take: returns up to so many of its tokens, and the chance of each, given that those before it
-    are right; that of the first is `chance`. token: the first token. length: of the match, or since
-    the last difference. tables: the chances by length that this token belongs to, first the most
-    special ones. match: that it comes after; None behind a difference.
-    """
-
-    take: Callable[[int], tuple[list[int], list[float]]]
-    token: int
-    length: int
-    tables: Sequence[MatchTable]
-    match: Match | None = None
-
-    @property
-    def chance(self) -> float:
-        """The chance that the first token is right."""
-        return self.tables[0].chance(self.length)
 
 
 class Suffix:
@@ -64,7 +49,9 @@ class Suffix:
     After a match of PASSAGE tokens it follows that passage, of the current text or of the past,
     through differences. The past has an index and chances of its own, so that its texts do not
     crowd out the current one. What is copied next is from the passage, after the longest match, or
-    after the longest match in the past, whichever was right most often in such a place.
+    after the longest match in the past, whichever was right most often in such a place. A text of
+    which something is known (`predict`) has a further source until another text begins, which
+    leaves nothing behind: see Prediction.
 
     Time per token pushed: about 2 us, per token committed: about 7 us. Memory per token of past,
     current and old texts: about 140 bytes.
@@ -105,16 +92,25 @@ class Suffix:
         self._passage: Passage | None = None
         # The texts that the passage is in.
         self._followed = self._automaton
+        # What the next text is expected to be, and the prediction of the current one.
+        self._expected: Sequence[int] = ()
+        self._prediction: Prediction | None = None
         self._drawn_from = DrawnFrom()
         # The noise of the text, once it is known and tokens are drawn with it; and the copy after
         # the match that is drawn with it.
         self._noise: Noise | None = None
         self._drawn_copy: DrawnCopy | None = None
         # The copies that may come next, once they are asked for.
-        self._found: list[_Copy] | None = None
+        self._found: list[Copy] | None = None
+
+    def predict(self, tokens: Sequence[int]) -> None:
+        """Expect the text that begins next to go on with these tokens; none: nothing is known."""
+        self._expected = tokens
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Change to this text; keep the text that it replaces, up to `max_replaced` tokens."""
+        expected, self._expected = self._expected, ()
+        self._prediction = Prediction(expected, tokens[-CONTEXT:]) if expected else None
         shared = common_prefix(self._text, tokens)
         consistent, self._consistent = self._consistent, False
         self._noise = self._drawn_copy = self._found = None
@@ -137,14 +133,15 @@ class Suffix:
         self._rebuild()
         self._text = []
         self._in_past = NOWHERE
-        self._match = self._past_match = self._passage = None
+        self._match = self._past_match = self._passage = self._prediction = None
+        self._expected = ()
         self._noise = self._drawn_copy = self._found = None
         self._consistent = True
 
     def propose(self, limit: Limit) -> Draft:
         """Copy up to `limit.depth` tokens."""
         best = self._best(limit)
-        return Draft(best.take(limit.depth)[0]) if best else NOTHING
+        return Draft(best.take(limit.depth)[0], predicted=best.predicted) if best else NOTHING
 
     def chances(self, limit: Limit) -> Sequence[float]:
         """The chance that each token of a proposal is right, given that those before it are.
@@ -169,6 +166,8 @@ class Suffix:
                 self._drawn_from.add(len(self._automaton.tokens), outcome.drawn_from[number])
             if self._passage and not self._passage.observe(token):
                 self._passage = None
+            if self._prediction:
+                self._prediction.observe(token)
             self._automaton.push(token)
             self._text.append(token)
             self._find_matches([token])
@@ -183,7 +182,7 @@ class Suffix:
         if drawn := self._draws():
             drawn.learn(token)
 
-    def _best(self, limit: Limit) -> _Copy | None:
+    def _best(self, limit: Limit) -> Copy | None:
         """The copy whose first token is most likely."""
         randomness = limit.sampler.randomness
         # A rejection rule has other randomness, and copies count as certain there.
@@ -193,8 +192,10 @@ class Suffix:
             self._noise, self._drawn_copy = noise, None
         copies = self._copies()
         if drawn := self._draws():
-            copies = [_drawn(each, drawn) if each.match is self._match else each for each in copies]
-        return _likeliest([each for each in copies if each.length >= self._shortest])
+            copies = [
+                drawn_anew(each, drawn) if each.match is self._match else each for each in copies
+            ]
+        return likeliest([each for each in copies if each.length >= self._shortest])
 
     def _draws(self) -> DrawnCopy | None:
         """The copy after the match with tokens drawn anew; None where there is nothing to draw."""
@@ -209,50 +210,36 @@ class Suffix:
             )
         return self._drawn_copy
 
-    def _copies(self) -> list[_Copy]:
+    def _copies(self) -> list[Copy]:
         """All copies that may come next; of equally likely ones the first is better."""
         if self._found is None:
             self._found = self._find_copies()
         return self._found
 
-    def _find_copies(self) -> list[_Copy]:
+    def _find_copies(self) -> list[Copy]:
         match, past, rates = self._match, self._past_match, self.rates
         copies = [passage] if (passage := self._passage_copy()) else []
         if match:
             if passage:
                 tables = rates.match, rates.match_disputed
-                copy = _match_copy(self._automaton, match, tables, passage.token)
+                copy = disputed_copy(self._automaton, match, tables, passage.token)
             else:
                 tables = rates.after(match.agreed), rates.match
-                copy = _copy(self._automaton, match, tables, rates.match)
+                copy = copy_after_match(self._automaton, match, tables, rates.match)
             copies.append(copy)
         if past:
-            best = _likeliest(copies)
+            best = likeliest(copies)
             token = best.token if best else None
-            copies.append(_match_copy(self._past, past, (rates.past, rates.past_disputed), token))
-        return copies
+            copies.append(disputed_copy(self._past, past, (rates.past, rates.past_disputed), token))
+        # What the others learn does not depend on a prediction, so that it spoils nothing.
+        return [*self._prediction.copies(), *copies] if self._prediction else copies
 
-    def _passage_copy(self) -> _Copy | None:
-        passage, rates = self._passage, self.rates
+    def _passage_copy(self) -> Copy | None:
+        passage = self._passage
         if passage is None or not passage.differs:
             return None
-        tokens, replaced = passage.copy(1)
-        if not tokens:
-            return None
-        tables: Sequence[MatchTable] = (rates.replaced,)
-        if not replaced:
-            texts = self._followed
-            match = self._past_match if texts is self._past else self._match
-            agree = match is not None and texts.tokens[match.end + 1] == tokens[0]
-            tables = (rates.agreed if agree else rates.disputed, rates.passage)
-        return _Copy(partial(self._take_passage, passage), tokens[0], passage.length, tables)
-
-    def _take_passage(self, passage: Passage, count: int) -> tuple[list[int], list[float]]:
-        tokens, replaced = passage.copy(count)
-        chances = self.rates.passage.chances(passage.length, len(tokens))
-        for place in replaced:
-            chances[place] = self.rates.replaced.chance(passage.length + place)
-        return tokens, chances
+        match = self._past_match if self._followed is self._past else self._match
+        return copy_of_passage(passage, self._followed, match, self.rates)
 
     def _find_matches(self, tokens: Iterable[int]) -> None:
         """Look up the matches at the end of the text. tokens: those not looked for yet."""
@@ -292,39 +279,3 @@ class Suffix:
         """Forget the texts; return from where on to push the text: 0."""
         self._automaton, self._drawn_from = SuffixAutomaton(), DrawnFrom()
         return 0
-
-
-def _match_copy(
-    texts: SuffixAutomaton, match: Match, tables: tuple[MatchTable, MatchTable], other: int | None
-) -> _Copy:
-    """The copy after a match.
-
-    tables: of all such copies, and of those that are disputed: there is another copy, whose token
-    `other` is another one.
-    """
-    every, disputed = tables
-    token = texts.tokens[match.end + 1]
-    if other is None or other == token:
-        return _copy(texts, match, (every,), every)
-    return _copy(texts, match, (disputed, every), disputed)
-
-
-def _copy(
-    texts: SuffixAutomaton, match: Match, tables: Sequence[MatchTable], later: MatchTable
-) -> _Copy:
-    def take(count: int) -> tuple[list[int], list[float]]:
-        tokens = texts.copy(match, count)
-        return tokens, later.chances(match.length, len(tokens))
-
-    return _Copy(take, texts.tokens[match.end + 1], match.length, tables, match)
-
-
-def _drawn(copy: _Copy, drawn: DrawnCopy) -> _Copy:
-    """The copy after a match, with tokens drawn anew."""
-    if drawn.table is None:
-        return _Copy(drawn.take, copy.token, copy.length, copy.tables)
-    return _Copy(drawn.take, drawn.token, copy.length, (drawn.table,))
-
-
-def _likeliest(copies: Sequence[_Copy]) -> _Copy | None:
-    return max(copies, key=lambda each: each.chance, default=None)

@@ -8,6 +8,7 @@ from weakref import ref
 from localspec.control.explanation import Explain
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.policies import deepest_draft
+from localspec.drafters.suffix import Suffix
 from localspec.drafters.text_drafter import TextDrafter
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, Token
@@ -38,6 +39,8 @@ from localspec.utils.media import has_media
 from localspec.utils.paths import stat_signature
 
 _NEVER = 2**63
+# Of a token, on average over a long text.
+_MOST_LETTERS = 16
 
 
 class _Text:
@@ -119,6 +122,7 @@ class Slot:
         target, deepest = self.target, self._deepest(settings)
         self.scheduled.rows.begin(target.context)
         self.loaded.watch_cores()
+        self._predict(settings.prediction or "")
         policy = policy or self.loaded.policies.policy(
             settings,
             sampler.params,
@@ -156,6 +160,17 @@ class Slot:
         )
         self._text = _Text(generation)
         return generation
+
+    def _predict(self, prediction: str) -> None:
+        """Tell the drafters that copy what the next text is expected to be; "": nothing is known.
+
+        Half of a surrogate pair is in no text. No more is used than fits in the context.
+        """
+        model, n_ctx = self.target.model, self.target.n_ctx
+        known = prediction[: _MOST_LETTERS * n_ctx].encode(errors="replace").decode()
+        for drafter in self.loaded.drafter_set.drafters:
+            if isinstance(drafter, Suffix):
+                drafter.predict(model.tokenize_after(known, parse_special=False)[:n_ctx])
 
     def reword(self, prompt: Sequence[int], wording: Wording) -> None:
         """Let drafters with a vocabulary of their own read a prompt as it is worded for them.

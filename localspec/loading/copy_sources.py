@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from localspec.drafters.suffix import Suffix
 from localspec.drafters.suffix_store import MOST_TOKENS, PastTexts
 from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
 from localspec.llama.model import Model
 from localspec.utils.option_names import option
 
@@ -36,6 +37,22 @@ class CopySources:
 
 
 NO_SOURCES = CopySources()
+
+
+def prediction_unused(settings: GenerationConfig, drafters: Collection[str]) -> str | None:
+    """Why the prediction of a text has no effect; None if it has, or there is none.
+
+    drafters: the names of those that are loaded.
+    """
+    if not settings.prediction:
+        return None
+    if Suffix.name not in drafters:
+        return f"only suffix copies from it; add it to {option('draft')}"
+    if settings.depth == 0:
+        return "nothing is drafted at depth 0"
+    if settings.drafter not in (None, Suffix.name):
+        return f"only suffix copies from it, and {settings.drafter} alone may draft"
+    return None
 
 
 def copy_sources(model: Model, past: PastTexts | None, texts: Iterable[str]) -> CopySources:

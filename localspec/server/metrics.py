@@ -141,6 +141,7 @@ def speculation(*replies: "Reply") -> dict[str, Any]:
             "shared_steps": stats.shared_steps,
             "thinking_budget_spent": any(each.budget_spent for each in replies),
             "not_enforced": [*settings.not_enforced],
+            "not_used": reply.not_used,
             "slot": reply.number,
         },
     }

@@ -67,6 +67,7 @@ def read(body: Fields, service: Service) -> ChatRequest:
         ),
         logprobs=bool(body.flag("logprobs")),
         top_logprobs=top or None,
+        prediction=_prediction(body),
     )
     messages = messages_of(body, service.engine.model.projector)
     chat = ChatInput(
@@ -77,6 +78,24 @@ def read(body: Fields, service: Service) -> ChatRequest:
         openai_tools(body, body.items("tools") or []),
     )
     return ChatRequest(chat, AnswerForm.of(body), bool(ours and ours.flag("origins")))
+
+
+def _prediction(body: Fields) -> str | None:
+    """What most of the answer is known to be: a text, or parts that are texts. Raises ApiError."""
+    if (given := body.member("prediction")) is None:
+        return None
+    given.needed("type")
+    given.one_of("type", ("content",))
+    if isinstance(content := given.needed("content"), str):
+        return content
+    if not isinstance(content, list):
+        raise given.wrong("content", "a text or a list of parts")
+    parts = [*given.objects("content")]
+    for part in parts:
+        part.needed("type")
+        part.one_of("type", ("text",))
+        part.needed("text")
+    return "".join(part.text("text") or "" for part in parts)
 
 
 def template_options(body: Fields, messages: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -137,16 +137,16 @@ def usage(replies: Sequence[Reply]) -> JSON:
     """The tokens of a request; its prompt counts once."""
     first = replies[0].stats
     written = sum(reply.stats.text_tokens for reply in replies)
+    predicted = sum(reply.stats.predicted for reply in replies)
+    accepted = sum(reply.stats.predicted_accepted for reply in replies)
     return {
         "prompt_tokens": first.prompt_tokens,
         "completion_tokens": written,
         "total_tokens": first.prompt_tokens + written,
         "prompt_tokens_details": {"cached_tokens": first.prompt_cached},
         "completion_tokens_details": {
-            "accepted_prediction_tokens": sum(reply.stats.accepted for reply in replies),
+            "accepted_prediction_tokens": accepted,
             "reasoning_tokens": sum(reply.thinking_budget.used for reply in replies),
-            "rejected_prediction_tokens": sum(
-                reply.stats.drafted - reply.stats.accepted for reply in replies
-            ),
+            "rejected_prediction_tokens": predicted - accepted,
         },
     }

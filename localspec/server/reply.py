@@ -14,6 +14,7 @@ from localspec.engine.generation import Generation, StopReason, Token
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig
 from localspec.llama.model import Model
+from localspec.loading.copy_sources import prediction_unused
 from localspec.server.prompt_progress import PromptProgress, prompt_progress
 from localspec.server.text_request import TextRequest
 from localspec.server.tool_calls import CallEnded, Event, Reasoning, ReasoningCalls, Text
@@ -112,6 +113,13 @@ class Reply:
     def model(self) -> Model:
         """The model that writes."""
         return self._slot.target.model
+
+    @property
+    def not_used(self) -> list[str]:
+        """What of the request has no effect, a line for each."""
+        names = self._slot.loaded.drafter_set.names
+        why = prediction_unused(self.asked.settings, names)
+        return [f"prediction: {why}"] if why else []
 
     @property
     def stop_string(self) -> str | None:

@@ -113,6 +113,8 @@ class Service:
             self.replies[pooled.number] = reply
             for line in () if is_choice else asked.settings.not_enforced:
                 log.warning("what is not enforced of a schema: %s", line)
+            for line in () if is_choice else reply.not_used:
+                log.warning("what is not used of a request: %s", line)
             try:
                 yield reply
             finally:

@@ -216,7 +216,7 @@ class Decoder:
             start = len(self.text) - len(tokens) - 1
             with self._timing("draft"):
                 reading = yield from self._followers.show(self.text, start, evaluated, scores, kept)
-        self.stats.count_step(len(draft), scores.width, scores.others)
+        self.stats.count_step(len(draft), scores.width, scores.others, predicted=draft.predicted)
         self.stats.drafted_ahead += ahead
         step = Step(
             proposed.tokens,

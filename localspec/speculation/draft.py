@@ -45,6 +45,7 @@ class Draft:
     probs: the distribution that each token was drawn from; None means one-hot proposals, as n-gram
         drafters make them. A drafter may stop before a draw, but must propose every token that it
         has drawn: the rejection rules would be biased otherwise.
+    predicted: whether the tokens are of a prediction that came with the text.
 
     The target computes one row of logits per node: row 0 for ROOT, row i + 1 for node i.
     """
@@ -52,6 +53,7 @@ class Draft:
     tokens: Sequence[int]
     parents: Sequence[int] | None = None
     probs: Sequence[Distribution] | None = None
+    predicted: bool = False
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -121,6 +123,7 @@ class Draft:
             self.tokens[:count],
             self.parents and self.parents[:count],
             self.probs and self.probs[:count],
+            self.predicted,
         )
 
 
