@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from localspec.drafters.copy_rates import CopyRates, MatchTable
+from localspec.drafters.copy_rates import BINS, CopyRates, MatchTable
 from localspec.drafters.drawn_copy import DrawnCopy
 from localspec.drafters.passage import Passage
 from localspec.drafters.suffix_automaton import Match, SuffixAutomaton
@@ -31,6 +31,10 @@ class Copy(NamedTuple):
     def chance(self) -> float:
         """The chance that the first token is right."""
         return self.tables[0].chance(self.length)
+
+    def as_sure_as(self, other: "Copy") -> bool:
+        """Whether it begins with the same token, after as much that is equal."""
+        return self.token == other.token and self.length >= min(other.length, BINS[-1])
 
 
 def copy_after_match(

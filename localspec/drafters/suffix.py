@@ -195,7 +195,10 @@ class Suffix:
             copies = [
                 drawn_anew(each, drawn) if each.match is self._match else each for each in copies
             ]
-        return likeliest([each for each in copies if each.length >= self._shortest])
+        found = likeliest(copies := [each for each in copies if each.length >= self._shortest])
+        # A prediction is preferred where it follows the text as long, and goes on alike.
+        alike = (each for each in copies if each.predicted and found and each.as_sure_as(found))
+        return next(alike, found)
 
     def _draws(self) -> DrawnCopy | None:
         """The copy after the match with tokens drawn anew; None where there is nothing to draw."""

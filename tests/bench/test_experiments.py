@@ -221,11 +221,12 @@ def test_a_file_to_copy_from_gains_where_it_was_edited_and_costs_nothing_elsewhe
     header, *rows = printed("file_copies", "--model", PYCODE.target, *few, *versions)
     assert header[:4] == ["texts", "number", "tokens", "costs"]
     titles = [" ".join(row[: row.index("GPU") - 2]) for row in rows]
-    ways = ("edited file", "another file", "another kind", "in the prompt")
+    ways = ("edited file", "another file", "another kind", "predicted", "in the prompt")
     kinds = ("constants", "records", "versions")
     assert titles == [f"{kind}, {way}" for kind in kinds for way in ways]
     gains = {title: float(row[-3].rstrip("%")) for title, row in zip(titles, rows, strict=True)}
     for kind in kinds:
         assert gains[f"{kind}, edited file"] > 45, kind
         assert gains[f"{kind}, in the prompt"] > 50, kind
+        assert gains[f"{kind}, predicted"] > 45, kind
         assert abs(gains[f"{kind}, another kind"]) < 1, kind

@@ -3,10 +3,11 @@
     python -m localspec.bench.experiments.file_copies [--model TARGET] [--set NAME ...]
 
 The answers are the edited texts of `copies`, but the prompt only asks for the edit. `suffix` plays
-each answer without a file and with one: the text that was edited; for comparison the same text in
-the prompt; the text that another answer was edited from; and a text of another kind, JSON records
-beside code and code beside records. Each answer is a run of its own: nothing is learnt before it.
-The gain is over `suffix` without a file; the interval is over texts.
+each answer without a file and with one: the text that was edited; the text that another answer was
+edited from; and a text of another kind, JSON records beside code and code beside records. For
+comparison, the edited text as a prediction of the answer, and in the prompt. Each answer is a run
+of its own: nothing is learnt before it. The gain is over `suffix` without a file; the interval is
+over texts.
 """
 
 import argparse
@@ -63,6 +64,13 @@ def _seconds(
     return seconds
 
 
+def _predicting(engine: Engine, text: str) -> Suffix:
+    """A drafter that is told what its next text is expected to be."""
+    suffix = Suffix()
+    suffix.predict(engine.model.tokenize(text, add_special=False))
+    return suffix
+
+
 def _print_kind(
     gains: Gains, engine: Engine, machine: str, name: str, texts: Sequence[EditedText]
 ) -> None:
@@ -73,6 +81,12 @@ def _print_kind(
     for way, files in _ways(texts, unlike).items():
         after = _seconds(engine, machine, answers, files)
         gains.print_row(f"{name}, {way}", answers, machine, before, after)
+    after = [
+        second
+        for answer, each in zip(answers, texts, strict=True)
+        for second in played(machine, _predicting(engine, each.before), [answer])
+    ]
+    gains.print_row(f"{name}, predicted", answers, machine, before, after)
     prompted = [known_answer(engine, each.prompt, each.after) for each in texts]
     after = _seconds(engine, machine, prompted, nothing)
     gains.print_row(f"{name}, in the prompt", answers, machine, before, after)
