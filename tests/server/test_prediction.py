@@ -88,7 +88,7 @@ def test_several_answers_follow_one_prediction(client: OpenAI, alone: Engine) ->
     [
         ("text", "prediction must be a JSON object"),
         ({"content": "a"}, "prediction.type is missing"),
-        ({"type": "text", "content": "a"}, 'prediction.type is "text"; it must be one of content'),
+        ({"type": "text", "content": "a"}, "prediction.type is 'text'; it must be one of content"),
         ({"type": "content"}, "prediction.content is missing"),
         (
             {"type": "content", "content": 5},
@@ -97,7 +97,7 @@ def test_several_answers_follow_one_prediction(client: OpenAI, alone: Engine) ->
         ({"type": "content", "content": ["a"]}, "prediction.content[0] must be a JSON object"),
         (
             {"type": "content", "content": [{"type": "image_url"}]},
-            'prediction.content[0].type is "image_url"; it must be one of text',
+            "prediction.content[0].type is 'image_url'; it must be one of text",
         ),
         (
             {"type": "content", "content": [{"type": "text"}]},
