@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any, cast
 
 from localspec.errors import InvalidValueError
@@ -256,21 +257,24 @@ def _require_distinct_names(schema: Schema) -> None:
         )
 
 
-def _with_whole_formats(schema: Schema) -> dict[str, Any]:
+def _with_whole_formats(schema: Schema, place: str) -> dict[str, Any]:
     """The schema with patterns beside formats that llguidance knows in part only."""
     new: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _ANNOTATIONS or _asks_nothing(key, value):
             continue
+        within = f"{place}/{key}"
         if key in _VALUES:
             new[key] = value
         elif key in _MAPS and isinstance(value, dict):
-            spelt = understood if key == "patternProperties" else str
-            new[key] = {spelt(name): _rewritten(each) for name, each in value.items()}
+            spelt = partial(understood, place=within) if key == "patternProperties" else str
+            new[key] = {
+                spelt(name): _rewritten(each, f"{within}/{name}") for name, each in value.items()
+            }
         elif key == "pattern" and isinstance(value, str):
-            new[key] = understood(value)
+            new[key] = understood(value, place)
         else:
-            new[key] = _rewritten(value)
+            new[key] = _rewritten(value, within)
     known = FORMATS.get(new["format"]) if isinstance(new.get("format"), str) else None
     if known is not None:
         both = new.get("allOf", [])
@@ -278,9 +282,10 @@ def _with_whole_formats(schema: Schema) -> dict[str, Any]:
     return new
 
 
-def _rewritten(value: Any) -> Any:
+def _rewritten(value: Any, place: str = "") -> Any:
+    """A value of a schema as llguidance is to get it. place: where it stands, for errors."""
     if isinstance(value, dict):
-        return _with_whole_formats(value)
+        return _with_whole_formats(value, place)
     if isinstance(value, list):
-        return [_rewritten(each) for each in value]
+        return [_rewritten(each, f"{place}/{at}") for at, each in enumerate(value)]
     return value

@@ -4,6 +4,7 @@ import json
 from copy import deepcopy
 from typing import Any
 
+from localspec.errors import InvalidValueError
 from localspec.sampling.schema_check import (
     NOT_ENFORCED,
     References,
@@ -13,6 +14,7 @@ from localspec.sampling.schema_check import (
     unenforced,
 )
 from localspec.sampling.schema_formats import KNOWN
+from localspec.sampling.schema_patterns import understood
 
 # Keywords beside a list of names that do not narrow it.
 _BESIDE_NAMES = {"enum", "const", "type", "title", "description", "default"}
@@ -28,19 +30,34 @@ def without_unenforced(schema: Schema) -> tuple[Schema, list[str]]:
     schemas = all_within(schema)
     left_out = {key for each in schemas for key in unenforced(each)}
     formats = {each["format"] for each in schemas if _is_unknown_format(each)}
-    if left_out or formats:
+    patterns = {each["pattern"] for each in schemas if _has_unreadable_pattern(each)}
+    if left_out or formats or patterns:
         schema = json.loads(json.dumps(schema))
         for each in all_within(schema):
             for key in NOT_ENFORCED & each.keys():
                 del each[key]
             if _is_unknown_format(each):
                 del each["format"]
-    return schema, sorted([*left_out, *(f"format {name:.40}" for name in formats)])
+            if _has_unreadable_pattern(each):
+                del each["pattern"]
+    named = [f"format {name:.40}" for name in formats] + [
+        f"pattern {each:.60}" for each in patterns
+    ]
+    return schema, sorted([*left_out, *named])
 
 
 def _is_unknown_format(schema: Schema) -> bool:
     name, kinds = schema.get("format"), types_in(schema)
     return isinstance(name, str) and name not in KNOWN and (not kinds or "string" in kinds)
+
+
+def _has_unreadable_pattern(schema: Schema) -> bool:
+    """Whether a schema has a pattern that no grammar here can follow, as with look-around."""
+    try:
+        understood(pattern if isinstance(pattern := schema.get("pattern"), str) else "")
+    except InvalidValueError:
+        return True
+    return False
 
 
 def with_listed_names(schema: Schema) -> Schema:

@@ -4,7 +4,9 @@ llguidance has the syntax of Rust's regex crate, which gives other meanings to s
 letters: what can be written so that it means the same is, the rest is refused by name.
 """
 
+import json
 import re
+from functools import lru_cache
 
 from localspec.errors import InvalidValueError
 
@@ -57,18 +59,40 @@ _PROPERTIES = (
     "space"
 )
 _SCRIPT = re.compile(r"(?:Script|sc|Script_Extensions|scx)=[A-Z][A-Za-z]*(?:_[A-Z][a-z]+)*")
+# What older versions of pydantic ask of a Decimal, with look-ahead: at least one digit.
+_DECIMAL = re.compile(
+    r"\^\(\?!\^\[-\+\.\]\*\$\)\[\+-\]\?0\*\\d\*\\\.\?\\d(?:\*|\{0,([1-9]\d*)\}0\*)\$"
+)
 
 
-def understood(pattern: str) -> str:
-    """The pattern as llguidance is to get it.
+def understood(pattern: str, place: str = "") -> str:
+    """The pattern as llguidance is to get it. place: of the pattern in its schema.
 
-    Raises InvalidValueError, which names the part that llguidance would read as something else.
+    Raises InvalidValueError, which names the part that llguidance cannot read, or would read as
+    something else.
     """
+    try:
+        return _understood(_without_look_ahead(pattern))
+    except InvalidValueError as error:
+        at = f" at #{place:.160}" if place else ""
+        raise InvalidValueError(f"schema: the pattern {pattern!r:.60}{at} {error}") from error
+
+
+def _without_look_ahead(pattern: str) -> str:
+    if not (decimal := _DECIMAL.fullmatch(pattern)):
+        return pattern
+    places = decimal[1]
+    rest, first = (rf"\d{{0,{places}}}0*", rf"\d{{1,{places}}}0*") if places else (r"\d*", r"\d+")
+    return rf"^[+-]?(\d+(\.{rest})?|\.{first})$"
+
+
+@lru_cache(maxsize=256)
+def _understood(pattern: str) -> str:
     dot = "." if _DOT_IS_ALL.search(pattern) else _DOT
     written, before, in_class = list[str](), "", False
     for token in _TOKEN.findall(pattern):
         if problem := _trouble_in_class(token, before) if in_class else _trouble(token, before):
-            raise InvalidValueError(f"schema: the pattern {pattern!r:.60} has {problem}")
+            raise InvalidValueError(f"has {problem}")
         if in_class:
             written.append(_in_class(token))
             in_class = token != "]"
@@ -76,7 +100,24 @@ def understood(pattern: str) -> str:
             written.append(dot if token == "." else _outside(token))
             in_class = token in ("[", "[^")
         before = token
-    return "".join(written)
+    found = "".join(written)
+    if reason := _syntax_error(found):
+        raise InvalidValueError(f"cannot be read: {reason}")
+    return found
+
+
+def _syntax_error(pattern: str) -> str | None:
+    """Why Rust's regex does not read a pattern, such as for its look-around."""
+    # Imported only when needed: chats read schemas that have no patterns.
+    from llguidance import LLMatcher
+
+    alone = json.dumps({"type": "string", "pattern": pattern})
+    failed, messages = LLMatcher.validate_grammar_with_warnings(
+        LLMatcher.grammar_from_json_schema(alone)
+    )
+    if not failed or messages[0].startswith("Unsatisfiable"):
+        return None
+    return re.split(r"error: ", messages[0].partition(" in regex /")[0])[-1][:120]
 
 
 def _outside(token: str) -> str:

@@ -1,8 +1,10 @@
 r"""Patterns of schemas: as ECMAScript reads them, or refused by name."""
 
 import json
+import re
 import shutil
 import unicodedata
+from itertools import product
 from random import Random
 
 import pytest
@@ -80,6 +82,10 @@ REFUSED = {
     r"\x00|[^a]": "has a NUL",
     r"\u{0}": "has a NUL",
     "\0": "has a NUL",
+    r"(?=.*[0-9])a": "cannot be read: look-around",
+    r"\bfoo": "cannot be read: lookarounds not supported yet; WordUnicode",
+    r"(a)\1": "cannot be read: backreferences are not supported",
+    r"a(": "cannot be read: unclosed group",
 }
 
 
@@ -92,6 +98,26 @@ def test_what_would_be_read_as_something_else_is_refused(pattern: str, place: st
     message = str(error.value)
     assert message.startswith("schema: ") and REFUSED[pattern] in message, message
     assert len(message) < 400
+
+
+def test_what_is_refused_is_told_as_sent_and_where_it_stands() -> None:
+    amount = {"anyOf": [{"type": "number"}, {"pattern": r"^(?!0)[-+]?\d*$"}]}
+    with pytest.raises(InvalidValueError) as error:
+        compile_schema(json.dumps({"properties": {"total": amount}}))
+    assert str(error.value).startswith(
+        r"schema: the pattern '^(?!0)[-+]?\\d*$' at #/properties/total/anyOf/1 cannot be read: "
+    )
+
+
+@pytest.mark.parametrize("places", [r"\d*", r"\d{0,2}0*"], ids=["any", "two"])
+def test_the_look_ahead_of_a_decimal_is_written_without(places: str) -> None:
+    """As pydantic writes it: of all short texts, those are taken that Python's `re` matches."""
+    pattern = rf"^(?!^[-+.]*$)[+-]?0*\d*\.?{places}$"
+    takes_text = matching(compile_schema(json.dumps({"type": "string", "pattern": pattern})))
+    texts = ["".join(each) for size in range(6) for each in product("-.01", repeat=size)]
+    assert [each for each in texts if takes_text(each)] == [
+        each for each in texts if re.search(pattern, each)
+    ]
 
 
 CATEGORIES = (

@@ -1,6 +1,7 @@
 """Tools over the wire: calls that a request asks for, in each protocol."""
 
 import json
+import re
 from typing import Any
 
 import jsonschema
@@ -83,6 +84,29 @@ def test_an_answer_says_what_its_schema_is_not_held_to(served: Served, client: O
     assert last.localspec["not_enforced"] == ["calls of tag: uniqueItems"]
     free = client.chat.completions.create(**{**asked, "tool_choice": "auto", "max_tokens": 4})
     assert free.localspec["not_enforced"] == []
+
+
+def test_a_pattern_that_no_grammar_can_follow_is_left_out_and_said(client: OpenAI) -> None:
+    """As zod writes a duration; pydantic's of a Decimal is followed."""
+    money = {"type": "string", "pattern": r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d{0,2}0*$", "maxLength": 9}
+    lasts = {"type": "string", "pattern": r"^P(?!$)(\d+D)?(T(?=\d)\d+H)?$", "format": "duration"}
+    properties = {"total": money, "lasts": lasts}
+    schema = {"type": "object", "properties": properties, "required": [*properties]}
+    wanted: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    settings: Any = {"model": "localspec", "messages": QUESTION, "max_tokens": 80, "seed": 3}
+    answer = client.chat.completions.create(**settings, response_format=wanted)
+    left_out = f"pattern {lasts['pattern']}"
+    assert answer.localspec["not_enforced"] == [f"answer: {left_out}"]
+    total = json.loads(answer.choices[0].message.content or "")["total"]
+    assert re.fullmatch(money["pattern"], total)
+    called: Any = {"type": "function", "function": {"name": "pay", "parameters": schema}}
+    asked = {**settings, "tools": [called], "tool_choice": "required"}
+    answer = client.chat.completions.create(**asked)
+    assert answer.localspec["not_enforced"] == [f"calls of pay: {left_out}"]
+    offered = client.chat.completions.create(
+        **{**asked, "tool_choice": "auto", "response_format": wanted}
+    )
+    assert offered.localspec["not_enforced"] == [f"answer: {left_out}", f"calls of pay: {left_out}"]
 
 
 def test_a_call_of_the_messages_protocol(claude: Anthropic) -> None:
