@@ -113,22 +113,43 @@ def _messages(body: Fields, projector: MediaReader | None) -> Iterator[Mapping[s
 
 
 def _with_texts(holder: Fields) -> Fields:
-    """A message or a tool's result, with documents of plain text as blocks of text."""
+    """A message or a tool's result, with what lies in documents and search results as blocks."""
     content = holder.values.get("content")
     if not isinstance(content, list):
         return holder
-    return Fields({**holder.values, "content": [*map(_as_text, content)]}, holder.path)
+    blocks = [each for block in content for each in _opened(block)]
+    return Fields({**holder.values, "content": blocks}, holder.path)
 
 
-def _as_text(block: Any) -> Any:
+def _opened(block: Any) -> list[Any]:
+    """A block; of a document or search result its title and its content, one text if it can be."""
     match block:
-        case {"type": "document", "source": {"type": "text", "data": str(text)}}:
-            parts = [block.get("title"), block.get("context"), text]
-            texts = [part for part in parts if isinstance(part, str) and part]
-            return {"type": "text", "text": "\n".join(texts)}
         case {"type": "tool_result"}:
-            return _with_texts(Fields(block)).values
-    return block
+            return [_with_texts(Fields(block)).values]
+        case {"type": "document", "source": {"type": "text", "data": str(content)}} | {
+            "type": "document",
+            "source": {"type": "content", "content": str(content)},
+        }:
+            within: list[Any] = [{"type": "text", "text": content}]
+        case {"type": "document", "source": {"type": "content", "content": [*within]}} | {
+            "type": "search_result",
+            "content": [*within],
+        }:
+            pass
+        case _:
+            return [block]
+    about = [block.get(name) for name in ("title", "source", "context")]
+    heads = [{"type": "text", "text": each} for each in about if isinstance(each, str) and each]
+    opened = [*heads, *within]
+    texts = [each["text"] for each in opened if _is_text(each)]
+    return opened if len(texts) < len(opened) else [{"type": "text", "text": "\n".join(texts)}]
+
+
+def _is_text(block: Any) -> bool:
+    match block:
+        case {"type": "text", "text": str()}:
+            return True
+    return False
 
 
 def _blocks(message: Fields, role: str, reader: ContentReader) -> Iterator[Mapping[str, Any]]:

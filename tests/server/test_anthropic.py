@@ -57,6 +57,50 @@ def test_the_text_is_that_of_the_engine(claude: Anthropic, alone: Engine) -> Non
         assert kinds.count(kind) == 1
 
 
+TEXTS: Any = [{"type": "text", "text": "one two"}, {"type": "text", "text": "three"}]
+READ = {
+    "search result": {"type": "search_result", "title": "t", "source": "s", "content": TEXTS},
+    "blocks": {"type": "document", "source": {"type": "content", "content": TEXTS}},
+    "content": {"type": "document", "source": {"type": "content", "content": "one two\nthree"}},
+    "text": {"type": "document", "source": {"type": "text", "data": "one two\nthree"}},
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_the_text_of_documents_and_search_results_is_read(claude: Anthropic, name: str) -> None:
+    """In the last message, in an earlier one, and as what a tool gave back."""
+    written = "t\ns\none two\nthree" if name == "search result" else "one two\nthree"
+
+    def tokens(block: Any) -> list[int]:
+        call = {"type": "tool_use", "id": "t", "name": "search", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": "t", "content": [block]}
+        said = {"role": "user", "content": [block, *TEXTS]}
+        called: list[Any] = [{"role": "assistant", "content": [call]}]
+        histories: list[Any] = [[said], [said, *called, {"role": "user", "content": [result]}]]
+        counted = [claude.messages.count_tokens(model=MODEL, messages=each) for each in histories]
+        return [each.input_tokens for each in counted]
+
+    assert tokens(READ[name]) == tokens({"type": "text", "text": written})
+
+
+def test_a_picture_in_a_document_is_named_in_its_place(claude: Anthropic) -> None:
+    picture = {"type": "image", "source": {"type": "url", "url": "https://a.example/b.png"}}
+    source = {"type": "content", "content": [*TEXTS, picture]}
+    document = {"type": "document", "title": "t", "source": source}
+    named = "t\none two\nthree\n[image left out: this model reads text only]"
+    counted = []
+    for block in (document, {"type": "text", "text": named}):
+        result: Any = {"type": "tool_result", "tool_use_id": "t", "content": [block]}
+        call: Any = {"type": "tool_use", "id": "t", "name": "search", "input": {}}
+        messages: Any = [
+            *QUESTION,
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [result]},
+        ]
+        counted.append(claude.messages.count_tokens(model=MODEL, messages=messages).input_tokens)
+    assert counted[0] == counted[1]
+
+
 def test_stop_sequences_and_length(claude: Anthropic) -> None:
     whole = ask(claude).content[0].text
     cut = ask(claude, stop_sequences=["zzz", "```", "``"])
