@@ -58,6 +58,9 @@ class InputProcessor:
         must_fit: whether a prompt that is longer than the context is refused.
         """
         family, tools, budget = self._family, chat.tools, self._budget(chat)
+        if tools.must_call and chat.settings.describes_answer:  # there is a call, and no answer
+            free = replace(chat.settings, schema=None, grammar=None, not_enforced=())
+            chat = replace(chat, settings=free)
         chat = replace(chat, template_options=_template_options(chat, budget))
         self._require_short(sum(len(str(each.get("content") or "")) for each in chat.messages))
         read = await self.rendered(
@@ -141,8 +144,7 @@ class InputProcessor:
         """The settings with a grammar of reasoning, where there are tags, and what follows it."""
         if tools.must_call and not settings.is_free:
             raise InvalidValueError(
-                "tool_choice asks for a call, and a grammar or response_format for another text; "
-                "choose one"
+                "tool_choice asks for a call, and grammar describes another text; choose one"
             )
         family = self._family
         with self.engine.slots.lock:

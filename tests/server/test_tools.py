@@ -122,10 +122,51 @@ def test_a_call_of_the_messages_protocol(claude: Anthropic) -> None:
     jsonschema.validate(block.input, SCHEMA)
 
 
+ANSWER = {"type": "object", "properties": {"answer": {"const": 1}, "set": {"uniqueItems": True}}}
+
+
+def test_a_required_call_beside_the_format_of_an_answer(client: OpenAI, claude: Anthropic) -> None:
+    """As instructor sends them: the format says nothing of a call."""
+    settings: Any = {"model": "localspec", "max_tokens": 80, "seed": 3}
+    wanted = {"name": "x", "schema": ANSWER}
+    chat = client.chat.completions.create(
+        **settings,
+        messages=QUESTION,
+        tools=TOOLS,
+        tool_choice=OPEN_FILE,
+        response_format={"type": "json_schema", "json_schema": wanted},
+    )
+    (call,) = chat.choices[0].message.tool_calls
+    jsonschema.validate(json.loads(call.function.arguments), SCHEMA)
+    assert chat.localspec["not_enforced"] == []
+    response = client.responses.create(
+        model="localspec",
+        input=QUESTION,
+        max_output_tokens=80,
+        tools=[{"type": "function", "name": "open_file", "parameters": SCHEMA}],
+        tool_choice={"type": "function", "name": "open_file"},
+        text={"format": {"type": "json_schema", **wanted}},
+    )
+    (item,) = response.output
+    assert item.type == "function_call"
+    jsonschema.validate(json.loads(item.arguments), SCHEMA)
+    message = claude.messages.create(
+        model="localspec",
+        messages=QUESTION,
+        max_tokens=80,
+        tools=[{"name": "open_file", "input_schema": SCHEMA}],
+        tool_choice={"type": "tool", "name": "open_file"},
+        output_config={"format": {"type": "json_schema", "schema": ANSWER}},
+    )
+    (block,) = message.content
+    assert block.type == "tool_use"
+    jsonschema.validate(block.input, SCHEMA)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"response_format": {"type": "json_object"}}, "tool_choice asks for a call, and a"),
+        ({"grammar": 'root ::= "a"'}, "tool_choice asks for a call, and grammar"),
         (
             {
                 "tools": [
@@ -135,7 +176,7 @@ def test_a_call_of_the_messages_protocol(claude: Anthropic) -> None:
             "the parameters of the tool f",
         ),
     ],
-    ids=["format", "schema"],
+    ids=["grammar", "schema"],
 )
 def test_calls_that_cannot_be_required(served: Served, more: Any, message: str) -> None:
     body = {"messages": QUESTION, "tools": TOOLS, "tool_choice": "required", **more}
