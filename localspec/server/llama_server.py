@@ -197,7 +197,7 @@ async def _tokenize(request: Request) -> Response:
 
 
 def _piece(service: Service, token: int) -> dict[str, Any]:
-    piece = service.piece(token)
+    piece = service.prompt_piece(token)
     try:
         return {"id": token, "piece": piece.decode()}
     except UnicodeDecodeError:

@@ -164,7 +164,7 @@ class NativeAnswer:
             "stop": True,
             "model": service.name,
             "generation_settings": self._settings(reply.asked.settings),
-            "prompt": _text(reply.asked.prompt, service),
+            "prompt": service.text(words_of(reply.asked.prompt)),
             "has_new_line": "\n" in written.text,
             "truncated": reply.stop_reason == "context",
             "stop_type": _STOP_TYPES.get(reply.stop_reason or "", "limit"),
@@ -249,14 +249,6 @@ class _Written:
     def is_late(self, most_ms: float | None) -> bool:
         """Whether more time has passed since the first token."""
         return most_ms is not None and 1e3 * (perf_counter() - self._began) > most_ms
-
-
-def _text(tokens: tuple[int, ...], service: Service) -> str:
-    """The text of a prompt, with its control tokens, without its images."""
-    model = service.engine.model
-    words = words_of(tokens)
-    pieces = (model.piece(token) or model.piece_text(token).encode() for token in words)
-    return b"".join(pieces).decode("utf-8", "replace")
 
 
 def _chosen(fields: list[str], answer: JSON) -> Iterator[tuple[str, Any]]:

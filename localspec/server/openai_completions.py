@@ -66,7 +66,8 @@ def read(body: Fields, service: Service) -> CompletionRequest:
         logprobs=top is not None,
         top_logprobs=top or None,
     )
-    return CompletionRequest(_prompts(body), body.text("suffix"), settings, echo, form)
+    suffix = body.text("suffix") or None  # an empty one is none
+    return CompletionRequest(_prompts(body), suffix, settings, echo, form)
 
 
 def _prompts(body: Fields) -> list[Any]:

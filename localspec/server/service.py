@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import checked_ids, text_tokens
 from localspec.generation_config import GenerationOptions
@@ -88,11 +87,14 @@ class Service:
             lambda each: model.tokenize(each, add_special=add_special, parse_special=parse_special),
         )
 
+    def prompt_piece(self, token: int) -> bytes:
+        """The bytes of a token as it is written in a prompt, control tokens included."""
+        return self.piece(token) or self.engine.model.piece_text(token).encode()
+
     def text(self, tokens: Iterable[object]) -> str:
-        """The text of tokens, without control tokens. Raises InvalidValueError, TypeError."""
-        detokenizer = Detokenizer()
+        """The text of tokens as a prompt has it. Raises InvalidValueError, TypeError."""
         known = checked_ids("token", tokens, self.engine.model)
-        return "".join([detokenizer.push(self.piece(each)) for each in known]) + detokenizer.flush()
+        return b"".join(map(self.prompt_piece, known)).decode("utf-8", "replace")
 
     def settings_of(self, body: Fields, **given: Any) -> TextSettings:
         """The settings that a body asks for, as `options.settings_of`. Raises ApiError."""

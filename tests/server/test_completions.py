@@ -139,3 +139,9 @@ def _is_half(piece: bytes) -> bool:
     except UnicodeDecodeError:
         return True
     return False
+
+
+def test_an_empty_suffix_is_none(client: OpenAI) -> None:
+    settings: Any = {"model": "localspec", "prompt": "ls", "max_tokens": 4, "seed": 3}
+    answer = client.completions.create(**settings, suffix="")
+    assert answer.choices[0].text == client.completions.create(**settings).choices[0].text

@@ -152,6 +152,12 @@ def test_other_paths(served: Served) -> None:
     assert served.get("/health").json() == {"status": "ok"}
     tokens = served.post("/tokenize", {"content": "list files"}).json()["tokens"]
     assert served.post("/detokenize", {"tokens": tokens}).json() == {"content": "list files"}
+    turn = {"content": "list<|im_end|>é\n", "add_special": True, "with_pieces": True}
+    pieces = served.post("/tokenize", turn).json()["tokens"]
+    shown = [each["piece"] for each in pieces]
+    assert "<|im_end|>" in shown and "" not in shown
+    whole = served.post("/detokenize", {"tokens": [each["id"] for each in pieces]}).json()
+    assert whole["content"].endswith(turn["content"])
     body = {"messages": [{"role": "user", "content": "tar"}]}
     prompt = served.post("/apply-template", body).json()["prompt"]
     assert prompt == "<|im_start|>user\ntar<|im_end|>\n<|im_start|>assistant\n"
