@@ -48,8 +48,9 @@ from localspec.server.native_answer import NativeAnswer
 from localspec.server.ollama_chat import CHAT, GENERATE, NDJSON, OllamaForm, json_line
 from localspec.server.openai_chat import ChatRequest
 from localspec.server.openai_parts import token_count
-from localspec.server.openai_responses import ResponsesRequest
 from localspec.server.page import page
+from localspec.server.response_builder import ResponseBuilder
+from localspec.server.responses_request import ResponsesRequest
 from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
 from localspec.utils.similar_names import did_you_mean
@@ -203,7 +204,7 @@ async def _responses(request: Request) -> Response:
 
     def lines(asked: ResponsesRequest, service: Service) -> AsyncGenerator[str]:
         nonlocal heartbeat
-        answer = openai_responses.ResponseBuilder(asked, service)
+        answer = ResponseBuilder(asked, service)
         heartbeat = answer.heartbeat
         return openai_responses.events(asked, service, stored, answer)
 

@@ -341,8 +341,7 @@ def test_members_of_chats_that_change_nothing() -> None:
     [
         {"conversation": "conv_1"},
         {"prompt": {"id": "p"}},
-        {"top_logprobs": 2},
-        {"include": ["message.output_text.logprobs"]},
+        {"top_logprobs": 21},
         {"background": True},
     ],
     ids=lambda member: next(iter(member)),

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import openai
 import pytest
@@ -17,6 +17,7 @@ from localspec.errors import LocalspecError
 from localspec.server import openai_responses
 from localspec.server.fields import Fields
 from localspec.server.options import TextSettings
+from localspec.server.response_builder import ResponseBuilder
 from localspec.server.stored_responses import StoredResponses
 
 MODEL = "terminal-9m-q8_0"
@@ -159,7 +160,7 @@ def test_a_stream_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     request = openai_responses.read(Fields({"input": "x"}), service, StoredResponses())
 
     async def read() -> list[str]:
-        answer = openai_responses.ResponseBuilder(request, service)
+        answer = ResponseBuilder(request, service)
         found = openai_responses.events(request, service, StoredResponses(), answer)
         return [line async for line in found]
 
@@ -323,3 +324,70 @@ def test_what_cannot_be_answered(served: Served, changed: dict[str, Any], said: 
     answer = served.post("/v1/responses", {"model": MODEL, "input": TEXT, **changed})
     assert answer.status_code == 400
     assert said in answer.json()["error"]["message"]
+
+
+def test_log_probabilities_of_a_text(client: OpenAI) -> None:
+    """Those of chat completions, in a stream with the text that they belong to."""
+    wanted: dict[str, Any] = {"include": ["message.output_text.logprobs"], "top_logprobs": 3}
+    wanted |= {"max_output_tokens": 12, "temperature": 0}
+    (part,) = ask(client, **wanted).output[0].content
+    assert "".join(entry.token for entry in part.logprobs) == part.text
+    for entry in part.logprobs:
+        assert len(entry.top_logprobs) == 3
+        assert entry.top_logprobs[0].logprob == entry.logprob  # greedy
+    chat = client.chat.completions.create(
+        model=MODEL,
+        messages=QUESTION,
+        logprobs=True,
+        top_logprobs=3,
+        max_completion_tokens=12,
+        temperature=0,
+    )
+    expected = [each.logprob for each in chat.choices[0].logprobs.content]
+    found = [entry.logprob for entry in part.logprobs]
+    assert found == pytest.approx(expected[: len(found)], abs=1e-3) and len(found) > 4
+    deltas, done = [], None
+    for event in ask(client, **wanted, stream=True):
+        if event.type == "response.output_text.delta":
+            deltas.append(("".join(each.token for each in event.logprobs), event.delta))
+        elif event.type == "response.output_text.done":
+            done = event
+    assert deltas and all(tokens == text for tokens, text in deltas)
+    assert done is not None and len(done.logprobs) == len(found)
+    assert ask(client, max_output_tokens=2).output[0].content[0].logprobs == []
+
+
+@pytest.mark.parametrize("summary", ["auto", None])
+def test_reasoning_is_its_own_summary_where_one_is_wanted(
+    strict: Served, summary: Literal["auto"] | None
+) -> None:
+    """Clients such as the AI SDK show nothing else."""
+    event_type = TypeAdapter[Any](ResponseStreamEvent)
+    with OpenAI(base_url=f"{strict.url}/v1", api_key="none", max_retries=0) as client:
+        stream = client.responses.create(
+            model="strict",
+            input=TEXT,
+            reasoning={"summary": summary},
+            include=["message.output_text.logprobs"],
+            extra_body={"thinking_budget_tokens": 8, "seed": 3, "ignore_eos": True},
+            max_output_tokens=30,
+            stream=True,
+        )
+        events = [event_type.validate_python(event.model_dump()) for event in stream]
+    kinds = [event.type for event in events]
+    thought, said = events[-1].response.output
+    (text,) = thought.content
+    (message,) = said.content
+    written = b"".join(bytes(each.bytes) for each in message.logprobs)
+    assert text.text and written.decode("utf-8", "replace").strip() == message.text.strip()
+    if summary is None:
+        assert thought.summary == [] and not any("summary" in kind for kind in kinds)
+        return
+    assert [each.text for each in thought.summary] == [text.text]
+    names = ("reasoning_summary_part.added", "reasoning_summary_text.delta")
+    names += ("reasoning_summary_text.done", "reasoning_summary_part.done", "output_item.done")
+    assert [kinds.index(f"response.{name}") for name in names] == sorted(
+        kinds.index(f"response.{name}") for name in names
+    )
+    deltas = [each.delta for each in events if each.type == f"response.{names[1]}"]
+    assert len(deltas) > 1 and "".join(deltas) == text.text
