@@ -67,7 +67,15 @@ async def _tags(request: Request) -> Response:
     catalog = catalog_of(request)
 
     def listed() -> list[JSON]:
-        return [found for each in catalog.models if (found := _entry(each, catalog))]
+        found = ((each, _entry(each, catalog)) for each in catalog.models)
+        # As at Ollama, a model is there once for each of its names.
+        return [
+            {**entry, "name": name + TAG, "model": name + TAG}
+            for each, entry in found
+            if entry
+            for name in each.names
+            if catalog.find(name) in (each, None)
+        ]
 
     return JsonAnswer({"models": await asyncio.to_thread(listed)})
 

@@ -108,7 +108,8 @@ def test_lists_name_all_models_and_load_none(both: Served, second: Path) -> None
     assert ["meta" in each for each in listed] == [False, True]
     assert both.get(f"/v1/models/{FIRST}").json()["id"] == FIRST
     tags = both.get("/api/tags").json()["models"]
-    assert [each["name"] for each in tags] == [f"{FIRST}:latest", f"{SECOND}:latest"]
+    names = (FIRST, "terminal", SECOND)
+    assert [each["name"] for each in tags] == [f"{name}:latest" for name in names]
     assert len({each["digest"] for each in tags}) == 2
     (running,) = both.get("/api/ps").json()["models"]
     assert (running["name"], running["context_length"]) == (f"{SECOND}:latest", 512)
@@ -154,7 +155,7 @@ def test_a_model_that_cannot_be_loaded(
         assert text_of(ask(served, FIRST)) == texts[FIRST]
         broken.write_bytes(b"GGUF")
         tags = served.get("/api/tags").json()["models"]
-        assert [each["name"] for each in tags] == [f"{FIRST}:latest"]
+        assert [each["name"] for each in tags] == [f"{FIRST}:latest", "terminal:latest"]
         answer = served.post("/v1/chat/completions", {**ASKED, "model": "broken"})
         assert answer.status_code == 500
         assert "broken.gguf" in answer.json()["error"]["message"]

@@ -247,9 +247,11 @@ def test_log_probabilities(client: Client, alone: Engine) -> None:
 
 
 def test_the_model_is_listed(client: Client, alone: Engine, served: Served) -> None:
-    (listed,), (running,) = client.list().models, client.ps().models
+    (listed, other), (running,) = client.list().models, client.ps().models
     facts = facts_of(alone.model.path)
     assert listed.model == running.model == f"{MODEL}:latest"
+    # As Ollama lists a model: once for each of its names, which langchain looks for.
+    assert other.model == "terminal:latest" and other.digest == listed.digest
     assert listed.size == facts.size and len(listed.digest or "") == 64
     assert running.context_length == 1024 and running.size_vram == 0
     shown = client.show(listed.model or "")
