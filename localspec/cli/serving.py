@@ -35,7 +35,7 @@ from localspec.server.log import show_log
 from localspec.server.run import listen, serve
 from localspec.server.service import Service
 from localspec.server.slot_pool import SlotPool
-from localspec.utils.format import format_seconds
+from localspec.utils.format import counted, format_seconds
 from localspec.utils.option_names import option
 
 # Loading that takes longer says what it is at.
@@ -178,7 +178,7 @@ def _summary(service: Service, asked: ServeRequest) -> str:
     """The model that is loaded, what drafts for it, and how many texts it has room for."""
     engine, reason = service.engine, service.engine.drafter_set.reason
     draft = (" or ".join(engine.drafter_set.names) or "off") + (f" ({reason})" if reason else "")
-    texts = f"{len(service.pool.slots)} texts at once, {engine.context} tokens each"
+    texts = f"{counted(len(service.pool.slots), 'text')} at once, {engine.context} tokens each"
     reproducible = reproducible_fact(engine, _settings(asked))
     return join_facts([service.name, f"draft: {draft}", texts, reproducible])
 

@@ -58,6 +58,15 @@ from localspec.utils.similar_names import did_you_mean
 log = logging.getLogger("localspec.server")
 
 
+# What other servers have, by a part of its path.
+_ELSEWHERE = {
+    **dict.fromkeys(("embeddings", "embedding"), "a model for embeddings"),
+    **dict.fromkeys(("rerank", "reranking"), "a model for reranking"),
+    "audio": "a model for speech",
+    "images": "a model for pictures",
+    "moderations": "a model for moderation",
+    "conversations": "stored conversations, or send previous_response_id to /v1/responses",
+}
 # A request of a protocol, read and checked.
 _Asked = TypeVar("_Asked")
 
@@ -287,8 +296,14 @@ async def _not_found(request: Request, error: Any) -> Response:
 def _way_out(request: Request, error: Any) -> str:
     if allowed := (error.headers or {}).get("Allow"):
         return f"use {allowed}"
+    for part in request.url.path.split("/"):
+        if what := _ELSEWHERE.get(part):
+            return f"ask a server with {what}"
     known = [each.path for each in request.app.routes if "{" not in each.path]
-    return did_you_mean(request.url.path, known) or f"the paths are {', '.join(known)}"
+    return did_you_mean(request.url.path, known) or (
+        "this server speaks the protocols of OpenAI (/v1), Anthropic (/v1/messages), Ollama (/api) "
+        "and llama-server"
+    )
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -59,6 +59,8 @@ def lease(request: Request, body: Fields) -> AbstractAsyncContextManager[Service
 
 async def body_of(request: Request) -> Fields:
     """The JSON object that was sent. Raises ApiError."""
+    if (coding := request.headers.get("content-encoding", "identity").lower()) != "identity":
+        raise ApiError(415, f"Content-Encoding is {coding:.40}; send the body as it is")
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             content = await request.body()
@@ -71,6 +73,8 @@ async def body_of(request: Request) -> Fields:
         return Fields(json.loads(content, parse_constant=_no_number, parse_float=_finite))
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        if reason.startswith("Exceeds the limit"):  # Python's, with advice for Python
+            reason = "a number in it has too many digits"
         raise ApiError(400, f"the body is no valid JSON: {reason:.100}") from error
 
 

@@ -52,6 +52,9 @@ class Guard:
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in scope["headers"]
         }
+        if scope["path"].lower().startswith("http://"):  # as proxies write it (RFC 9112, 3.2.2)
+            headers["host"], _, path = scope["path"][7:].partition("/")
+            scope = {**scope, "path": f"/{path}", "raw_path": f"/{path}".encode()}
         origins = [
             value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"origin"
         ]
@@ -93,22 +96,20 @@ class Guard:
             )
         for origin in origins:
             if not self._is_named(origin) and not _is_own(origin, headers.get("host", "")):
-                raise ApiError(
-                    403,
-                    f"pages of {origin:.80} may not use this server; start it with --cors "
-                    f"{origin:.80}",
-                )
+                raise ApiError(403, _refusal(origin))
         preflight = scope["method"] == "OPTIONS"
         if self._key and scope["path"] not in _OPEN_PATHS and not preflight:
             # Clients that hold a token of another service may send both.
             given = (headers.get("x-api-key", ""), _bearer(headers.get("authorization", "")))
             key = self._key.encode()
             if not any([hmac.compare_digest(each.encode(), key) for each in given]):
-                raise ApiError(
+                error = ApiError(
                     401,
                     "the API key is missing or wrong; send it as Authorization: Bearer KEY",
                     code="invalid_api_key",
                 )
+                error.headers["WWW-Authenticate"] = "Bearer"
+                raise error
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length[:18]) > self._most_bytes:
             raise self._too_large()
@@ -161,6 +162,13 @@ def _name(host: str) -> str:
 def _is_own(origin: str, host: str) -> bool:
     """Whether a page came from this server itself."""
     return origin.lower().partition("://")[2] == host.lower() != ""
+
+
+def _refusal(origin: str) -> str:
+    """What a page is told whose origin was not named."""
+    if origin.lower() == "null":  # any sandboxed frame has this origin
+        return "pages without an origin, such as files, may not use this server; serve the page"
+    return f"pages of {origin:.80} may not use this server; start it with --cors {origin:.80}"
 
 
 def _bearer(value: str) -> str:

@@ -219,7 +219,9 @@ async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]
         async for number, reply, delta in deltas:
             if number not in replies:
                 replies[number] = reply
-                first = {"role": "assistant", "content": "", "refusal": None}
+                # There may be calls alone, of which clients show no text.
+                content = None if request.chat.tools.offered else ""
+                first = {"role": "assistant", "content": content, "refusal": None}
                 yield {**head, "choices": [_part(number, first)]}
             if delta is None:
                 last = _part(number, {}, finish_reason(reply))

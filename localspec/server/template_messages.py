@@ -59,6 +59,8 @@ def require_said(given: Fields, role: str) -> None:
         require_content(given.values, role, given.path)
     except InvalidValueError as error:
         raise ApiError(400, str(error), param=given.path) from error
+    if not isinstance(given.values.get("content"), str | list | None):
+        raise given.wrong("content", "a text or a list of parts")
 
 
 def _said(given: Fields, reader: ContentReader) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """The server as a process: who may use it, who waits, who goes away, and how it ends."""
 
+import gzip
 import json
 import re
 import signal
@@ -98,7 +99,7 @@ def test_who_may_use_it(served: Served) -> None:
         (b'{"prompt": NaN}', "NaN is no JSON number"),
         (b'{"prompt": "x", "metadata": [1e999]}', "1e999 is too large a number"),
         (b'{"prompt": "x", "logit_bias": {"' + b"1" * 5000 + b'": 1}}', "a map of token ids"),
-        (b'{"prompt": "x", "max_tokens": 1' + b"0" * 5000 + b"}", "no valid JSON"),
+        (b'{"prompt": "x", "max_tokens": 1' + b"0" * 5000 + b"}", "it has too many digits"),
         (b'{"prompt": "\\ud800"}', "no valid Unicode"),
         (b'{"prompt": [1, 99999999]}', "prompt token is 99999999"),
         (b'{"prompt": []}', "must be a text, token ids"),
@@ -109,6 +110,29 @@ def test_bodies_that_are_none(served: Served, content: bytes, said: str) -> None
     answer = httpx.post(f"{served.url}/v1/completions", content=content, timeout=60)
     assert answer.status_code == 400
     assert said in answer.json()["error"]["message"]
+
+
+def test_a_body_that_is_compressed_is_refused_by_name(served: Served) -> None:
+    content = gzip.compress(b'{"prompt": "x", "max_tokens": 1}')
+    answer = httpx.post(
+        f"{served.url}/v1/completions", content=content, headers={"Content-Encoding": "gzip"}
+    )
+    assert answer.status_code == 415
+    said = answer.json()["error"]["message"]
+    assert said == "Content-Encoding is gzip; send the body as it is"
+
+
+def test_a_request_line_may_name_the_host(served: Served) -> None:
+    """As proxies write it; it counts for the Host header, which it replaces."""
+
+    def status(line_host: str, header_host: str) -> bytes:
+        with socket.create_connection(_address(served)) as connection:
+            lines = f"GET http://{line_host}/health HTTP/1.1\r\nHost: {header_host}\r\n\r\n"
+            connection.sendall(lines.encode())
+            return connection.recv(1000).split()[1]
+
+    assert status("localhost", "else.example") == b"200"
+    assert status("else.example", "localhost") == b"403"
 
 
 def test_the_model_is_known_by_the_name_that_ls_shows(served: Served) -> None:
@@ -144,7 +168,11 @@ def test_other_paths(served: Served) -> None:
     missing = served.get("/v1/embeddings")
     assert missing.status_code == 404
     said = missing.json()["error"]["message"]
-    assert said.startswith("GET /v1/embeddings is not served here; the paths are /, /v1/chat/")
+    assert said == "GET /v1/embeddings is not served here; ask a server with a model for embeddings"
+    said = served.get("/ping").json()["error"]["message"]
+    assert said.startswith(
+        "GET /ping is not served here; this server speaks the protocols of OpenAI"
+    )
     near = served.post("/v1/chat/completion", {}).json()["error"]["message"]
     assert "not served here; did you mean /v1/chat/completions or " in near
     wrong = served.get("/v1/messages").json()["error"]["message"]

@@ -61,6 +61,8 @@ def test_a_message_without_its_content_is_refused(role: str) -> None:
             list(anthropic_messages._messages(Fields({"messages": [{"role": role}]}), None))
     # Clients send null.
     assert read({"role": role, "content": None})[0]["content"] == ""
+    with pytest.raises(ApiError, match="content is 5; it must be a text or a list of parts"):
+        read({"role": role, "content": 5})
 
 
 def test_what_stands_for_the_content_of_an_answer() -> None:

@@ -60,6 +60,7 @@ def test_a_call_in_a_stream(client: OpenAI) -> None:
     name, arguments = "", ""
     for chunk in client.chat.completions.create(**settings, stream=True):
         for choice in chunk.choices:
+            assert choice.delta.content is None  # clients show an empty text
             parts = choice.delta.tool_calls or []
             assert len({part.index for part in parts}) == len(parts)
             for part in parts:
