@@ -50,6 +50,7 @@ from localspec.server.openai_chat import ChatRequest
 from localspec.server.openai_parts import token_count
 from localspec.server.page import page
 from localspec.server.response_builder import ResponseBuilder
+from localspec.server.responses_items import item_page
 from localspec.server.responses_request import ResponsesRequest
 from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
@@ -88,7 +89,8 @@ def make_app(switch: ModelSwitch) -> Starlette:
             Route("/responses", _responses, methods=["POST"]),
             Route("/v1/responses/input_tokens", _response_tokens, methods=["POST"]),
             Route("/responses/input_tokens", _response_tokens, methods=["POST"]),
-            Route("/v1/responses/{name}", _response, methods=["GET"]),
+            Route("/v1/responses/{name}", _response, methods=["GET", "DELETE"]),
+            Route("/v1/responses/{name}/input_items", _input_items, methods=["GET"]),
             Route("/v1/messages", _messages, methods=["POST"]),
             Route("/v1/messages/count_tokens", _count_tokens, methods=["POST"]),
             Route("/api/chat", _ollama_chat, methods=["POST"]),
@@ -229,7 +231,16 @@ async def _response_tokens(request: Request) -> Response:
 
 
 async def _response(request: Request) -> Response:
-    return JsonAnswer(_stored_of(request).response(request.path_params["name"]))
+    stored, name = _stored_of(request), request.path_params["name"]
+    if request.method == "DELETE":
+        stored.forget(name)
+        return JsonAnswer({"id": name, "object": "response", "deleted": True})
+    return JsonAnswer(stored.response(name))
+
+
+async def _input_items(request: Request) -> Response:
+    items = _stored_of(request).input_items(request.path_params["name"])
+    return JsonAnswer(item_page(items, request.query_params))
 
 
 def _stored_of(request: Request) -> StoredResponses:

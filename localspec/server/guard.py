@@ -190,7 +190,7 @@ def _with_cors(send: Send, origin: str, asked: str) -> Send:
                 (b"access-control-allow-origin", origin.encode("latin-1")),
                 (b"access-control-allow-headers", asked.encode("latin-1")),
                 (b"access-control-expose-headers", _SHOWN_HEADERS),
-                (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+                (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
                 (b"vary", b"origin"),
             ]
         await send(message)

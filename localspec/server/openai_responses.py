@@ -12,6 +12,7 @@ from localspec.server.fields import Fields
 from localspec.server.options import EFFORTS, most_tokens
 from localspec.server.response_builder import Line, ResponseBuilder
 from localspec.server.responses_input import input_messages, input_tools
+from localspec.server.responses_items import given_items
 from localspec.server.responses_request import ResponsesRequest
 from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
@@ -145,5 +146,6 @@ async def _lines(
             if request.store:
                 whole = line[1].get("response")
                 if whole is not None:
-                    stored.add([*request.conversation, answer.message], whole)
+                    given = given_items(request.body, whole["id"])
+                    stored.add([*request.conversation, answer.message], whole, given)
             yield line

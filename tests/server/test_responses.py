@@ -391,3 +391,39 @@ def test_reasoning_is_its_own_summary_where_one_is_wanted(
     )
     deltas = [each.delta for each in events if each.type == f"response.{names[1]}"]
     assert len(deltas) > 1 and "".join(deltas) == text.text
+
+
+def test_an_answer_is_forgotten_where_its_client_asks(client: OpenAI) -> None:
+    answer = ask(client, max_output_tokens=4)
+    reference: Any = {"type": "item_reference", "id": answer.output[0].id}
+    assert ask(client, input=[*QUESTION, reference], max_output_tokens=1)
+    client.responses.delete(answer.id)
+    for gone in (client.responses.delete, client.responses.retrieve):
+        with pytest.raises(openai.NotFoundError, match="there is no response"):
+            gone(answer.id)
+    with pytest.raises(openai.NotFoundError, match="there is no item"):
+        ask(client, input=[*QUESTION, reference])
+
+
+def test_what_was_sent_for_an_answer_is_listed(client: OpenAI) -> None:
+    """In pages, with what was sent for the answers before it, and these."""
+    first = ask(client, max_output_tokens=4)
+    said: Any = {"type": "message", "role": "user", "content": TEXT, "id": "mine"}
+    call: Any = {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"}
+    result: Any = {"type": "function_call_output", "call_id": "c", "output": "a.txt"}
+    sent = {"input": [said, call, result], "previous_response_id": first.id}
+    second = ask(client, **sent, max_output_tokens=4)
+    pages = client.responses.input_items.list(second.id, order="asc", limit=2)
+    question, answered, mine, called, returned = pages  # the client asks for further pages
+    assert (question.type, question.role, question.content[0].text) == ("message", "user", TEXT)
+    assert answered.id == first.output[0].id
+    assert (mine.id, mine.content[0].type) == ("mine", "input_text")
+    assert (called.name, returned.output) == ("ls", "a.txt")
+    listed = client.responses.input_items.list(second.id)
+    assert [each.id for each in listed.data] == [
+        each.id for each in (returned, called, mine, answered, question)
+    ]
+    with pytest.raises(openai.NotFoundError, match="there is no response"):
+        client.responses.input_items.list("resp_none")
+    with pytest.raises(openai.BadRequestError, match="limit is 0"):
+        client.responses.input_items.list(second.id, limit=0)
