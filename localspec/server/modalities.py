@@ -3,8 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 
-from localspec.errors import LocalspecError
-from localspec.gguf.projectors import check_projector, projector_beside
+from localspec.models.projectors import find_projector
 from localspec.server.catalog import Catalog, ServedModel
 
 
@@ -29,8 +28,8 @@ def modalities_of(model: ServedModel, catalog: Catalog) -> Modalities:
     if service := catalog.service_of(model):
         projector = service.engine.model.projector
         return Modalities(projector.reads_images, projector.reads_sounds) if projector else _TEXT
-    with suppress(LocalspecError, OSError):
-        if path := projector_beside(model.path):
-            file = check_projector(path)
+    with suppress(OSError):
+        file, _ = find_projector(None, model.path)
+        if file:
             return Modalities(file.images, file.sounds)
     return _TEXT

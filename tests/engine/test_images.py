@@ -174,7 +174,7 @@ def test_draft_models_leave_texts_with_images_to_others_and_say_so() -> None:
         )
         assert told.token_ids == expected[0].token_ids
         assert not told.stats.drafted
-    assert reasons[0] == "no drafter that is loaded drafts where images are read"
+    assert "no drafter that is loaded drafts where images are read" in reasons
 
 
 def test_penalties_read_the_words_alone(plain: Engine) -> None:
