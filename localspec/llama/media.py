@@ -1,6 +1,7 @@
 """Projector: turns images and sounds into rows for a model (an "mmproj" file beside it)."""
 
 import ctypes
+import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -217,23 +218,27 @@ class Projector(Closing):
         mtmd, marker = _mtmd(), _mtmd().mtmd_get_marker(self._handle)
         buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
         library.clear_log()
-        bitmap = mtmd.mtmd_helper_bitmap_init_from_buf(self._handle, buffer, len(data), False)
+        # What it cannot read, the library would otherwise hand to ffmpeg, a program of any version.
+        options = mtmd.mtmd_helper_init_opt_default()
+        options.video_params.ffmpeg_bin_dir = os.devnull.encode()
+        bitmap = mtmd.mtmd_helper_bitmap_init_from_buf(
+            self._handle, buffer, len(data), False, options
+        )
         if not bitmap:
-            raise _unreadable()
+            raise _unreadable("it may be damaged")
         chunks = mtmd.mtmd_input_chunks_init()
         try:
             text = mtmd.mtmd_input_text(marker, len(marker), False, True)
             bitmaps = (mtmd.mtmd_bitmap_p_ctypes * 1)(bitmap)
             if mtmd.mtmd_tokenize(self._handle, chunks, ctypes.byref(text), bitmaps, 1):
-                raise _unreadable()
+                raise _unreadable(library.first_error() or "no reason given")
             yield chunks
         finally:
             mtmd.mtmd_input_chunks_free(chunks)
             mtmd.mtmd_bitmap_free(bitmap)
 
 
-def _unreadable() -> InvalidValueError:
-    reason = library.first_error() or "it may be damaged"
+def _unreadable(reason: str) -> InvalidValueError:
     return InvalidValueError(f"an image or a sound cannot be read ({reason}); give another file")
 
 

@@ -1,8 +1,10 @@
 """Images in a text's cache: the library's own loop is the oracle, to the last bit."""
 
 import ctypes
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import llama_cpp
@@ -261,6 +263,21 @@ def test_an_image_shares_no_decode(eyes: Eyes) -> None:
 def test_files_that_cannot_be_read_are_refused(eyes: Eyes, data: bytes, told: str) -> None:
     with pytest.raises(InvalidValueError, match=told):
         eyes.projector.tokens(data)
+
+
+def test_no_program_is_started_for_what_cannot_be_read(
+    eyes: Eyes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library would try a damaged image as a video, with the ffmpeg that it finds."""
+    told = tmp_path / "told"
+    for name in ("ffmpeg", "ffprobe"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >> {told}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    for data in (picture()[:60], picture()[:40] + bytes(400), b"\xff\xd8" + bytes(9)):
+        with pytest.raises(InvalidValueError):
+            eyes.projector.tokens(data)
+    assert not told.exists()
 
 
 def test_a_file_that_is_too_large_is_refused(eyes: Eyes) -> None:
