@@ -15,8 +15,8 @@ class Autosave:
     """Saves questions, answers and the text box of the current session.
 
     conversation: of the current session. key: of that session; None until there is something to
-    save. origins: of each answer of this session, by the key of the turn, which
-    the screen shows, too.
+    save. origins: of each answer of this session, by the key of the turn, which the screen shows,
+    too.
     """
 
     def __init__(self, archive: Archive) -> None:

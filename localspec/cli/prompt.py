@@ -10,7 +10,7 @@ from localspec.cli.output import write_note
 from localspec.conversation.thinking import thinking_variables
 from localspec.conversation.transcript import arrangements
 from localspec.engine.engine import Engine
-from localspec.engine.media_marks import media_mark
+from localspec.engine.media_marks import join_parts, media_mark
 from localspec.engine.prompt import Chat, Prompt
 from localspec.errors import InvalidValueError
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
@@ -55,7 +55,7 @@ def as_prompt(
     """
     if engine.prefers_chat if chat is None else chat:
         variables = {} if think is None else thinking_variables(think)
-        content = "\n".join([*map(media_mark, media), text])
+        content = join_parts([*map(media_mark, media), text])
         question = [{"role": "user", "content": content}]
         return _accepted(engine, [Chat(each, variables) for each in arrangements(system, question)])
     name = engine.model.path.name

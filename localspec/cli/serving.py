@@ -86,7 +86,8 @@ class _Serving:
         known = [shown_name(model), path.stem, *([pair.name] if pair else [])]
         names = [*dict.fromkeys([*self._asked.aliases, *known])]
         load = partial(self._load, model, names)
-        return ServedModel(names, path, load, self._asked.runtime["context"])
+        asked = self._asked
+        return ServedModel(names, path, load, asked.runtime["context"], asked.mmproj)
 
     def _require_drafters(self, others: Sequence[ServedModel]) -> None:
         """Raise for a named drafter that does not fit a model that is loaded later."""

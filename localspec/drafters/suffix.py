@@ -120,7 +120,7 @@ class Suffix:
         else:
             start = self._cut(shared) if consistent else self._rebuild()
             self._in_past, known = NOWHERE, max(0, shared - CONTEXT)
-        self._automaton.extend(tokens[start:])
+        self._automaton.read(tokens[start:])
         self._find_matches(tokens[known:])
         self._text[shared:] = tokens[shared:]
         self._passage = None

@@ -71,7 +71,12 @@ class SuffixAutomaton:
         self._branches: dict[int, dict[int, int]] = {}
 
     def extend(self, tokens: Iterable[int]) -> None:
-        """Push tokens. No match and no copy crosses a row of an image, which is below 0."""
+        """Push tokens."""
+        for token in tokens:
+            self.push(token)
+
+    def read(self, tokens: Iterable[int]) -> None:
+        """Push those of a prompt. No match and no copy crosses a row of an image, below 0."""
         for token in tokens:
             if token < 0:
                 self.end_text()

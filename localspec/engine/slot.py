@@ -170,7 +170,8 @@ class Slot:
         known = prediction[: _MOST_LETTERS * n_ctx].encode(errors="replace").decode()
         for drafter in self.loaded.drafter_set.drafters:
             if isinstance(drafter, Suffix):
-                drafter.predict(model.tokenize_after(known, parse_special=False)[:n_ctx])
+                tokens = known and model.tokenize_after(known, parse_special=False)[:n_ctx]
+                drafter.predict(tokens or ())
 
     def reword(self, prompt: Sequence[int], wording: Wording) -> None:
         """Let drafters with a vocabulary of their own read a prompt as it is worded for them.

@@ -23,6 +23,7 @@ from localspec.utils import lack_of_memory
 from localspec.utils.closing import Closing
 from localspec.utils.media import MediaToken
 from localspec.utils.media_file import require_readable
+from localspec.utils.option_names import option
 
 # Of how many images and sounds the prepared pixels are kept, beside those of texts in caches.
 _KEPT = 8
@@ -111,7 +112,7 @@ class Projector(Closing):
     def __init__(self, path: Path, model: Model, threads: int, most_rows: int) -> None:
         mtmd = _mtmd()
         self.path = path
-        self._model, self._lock = model, Lock()
+        self._model, self._most_rows, self._lock = model, most_rows, Lock()
         self._tokens: OrderedDict[bytes, list[int]] = OrderedDict()
         # Those that were used last are at the end.
         self._rows: OrderedDict[Encoded, NDArray[np.float32]] = OrderedDict()
@@ -172,7 +173,7 @@ class Projector(Closing):
             library.clear_log()
             if mtmd.mtmd_encode_chunk(self._handle, chunk):
                 raise LocalspecError(
-                    f"{self.path.name} could not read an image "
+                    f"{self.path.name} could not read a file "
                     f"({library.first_error() or 'no reason given'})"
                 )
             pointer = mtmd.mtmd_get_output_embd(self._handle)
@@ -209,6 +210,11 @@ class Projector(Closing):
                     yield from found[: count.value]
                     continue
                 media = Encoded(self, chunk, width=self._width)
+                if media.looks_ahead and media.count > self._most_rows:
+                    raise InvalidValueError(
+                        f"the image has {media.count} rows, which this model reads in one pass, "
+                        f"and passes have {self._most_rows} at most; raise {option('ubatch')}"
+                    )
                 for place in range(media.count):
                     yield MediaToken(_number(key, number, place), media, place)
 

@@ -226,18 +226,12 @@ class KVSequence(CachedText):
     ) -> None:
         """Add rows of an image or a sound. first: the first of them."""
         media, place, count = encoded(first), first.place, len(tokens)
-        begin = self.memory.length - place
+        begin, rows = self.memory.length - place, media.rows()[place : place + count]
         if not place:
             self.memory.positions.add(begin, media.count, media.positions)
-        rows, start = media.rows()[place : place + count], self.memory.positions.of(begin)
+        start = self.memory.positions.of(begin)
         sections = media.sections(start)
-        batch.add(
-            [],
-            start=start + place,
-            seq_id=self.seq_id,
-            wanted=wanted,
-            embeddings=rows,
-        )
+        batch.add([], start=start + place, seq_id=self.seq_id, wanted=wanted, embeddings=rows)
         if sections is not None:
             batch.set_sections(sections[:, place : place + count])
         self.rows_in_pass = count

@@ -21,13 +21,15 @@ class ServedModel:
     """A model that a server has.
 
     names: what clients may call it; the first is listed. path: its GGUF. load: loads it, and takes
-    its time. context: the most tokens that it gets; None: as many as it was made for.
+    its time. context: the most tokens that it gets; None: as many as it was made for. mmproj: as
+    `load` takes it.
     """
 
     names: Sequence[str]
     path: Path
     load: Callable[[], Service]
     context: int | None = None
+    mmproj: str | None = None
 
     @property
     def name(self) -> str:

@@ -24,12 +24,12 @@ _TEXT = Modalities()
 
 
 def modalities_of(model: ServedModel, catalog: Catalog) -> Modalities:
-    """What a model reads. Of one that is not loaded, what the mmproj file beside it says."""
+    """What a model reads. Of one that is not loaded, what its mmproj file says."""
     if service := catalog.service_of(model):
         projector = service.engine.model.projector
         return Modalities(projector.reads_images, projector.reads_sounds) if projector else _TEXT
     with suppress(OSError):
-        file, _ = find_projector(None, model.path)
+        file, _ = find_projector(model.mmproj, model.path)
         if file:
             return Modalities(file.images, file.sounds)
     return _TEXT

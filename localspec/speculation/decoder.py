@@ -8,11 +8,7 @@ from localspec.errors import LOST, DrafterMismatchError
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, ROOT, Draft, require_known, require_tree
-from localspec.speculation.drafter import (
-    Limit,
-    proposal,
-    ready,
-)
+from localspec.speculation.drafter import Limit, proposal, ready
 from localspec.speculation.drawing_ahead import DrawingAhead
 from localspec.speculation.emission import Emission, until_end
 from localspec.speculation.followers import Followers

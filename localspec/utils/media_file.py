@@ -1,5 +1,6 @@
 """Media file: what kind of file an image or a sound is, and how large it becomes."""
 
+import re
 import struct
 
 from localspec.errors import InvalidValueError
@@ -7,6 +8,14 @@ from localspec.utils.format import format_bytes
 
 # The largest file, and the most pixels: a small file may hold an image that fills all memory.
 MOST_BYTES, MOST_PIXELS = 64_000_000, 64_000_000
+# The longest sound, and the least samples a second: a slow one would become very long.
+MOST_SECONDS, _LEAST_RATE = 3600, 4000
+# WAVs whose length follows from their bytes: integers, floats, and either with more about channels.
+_PLAIN_WAVS = (1, 3, 0xFFFE)
+# Behind what says how many frames an MP3 has; the largest one that need not say it. Samples a
+# second, and how often they are halved, by the version.
+_FRAMES, _MOST_MP3_BYTES = re.compile(rb"Xing|Info"), 8_000_000
+_MP3_RATES, _MP3_HALVED = (44100, 48000, 32000), (2, 3, 1, 0)
 # The markers of JPEG that begin with a frame's size; the others of that range are tables.
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
@@ -24,6 +33,7 @@ def require_readable(data: bytes, *, images: bool, sounds: bool) -> None:
     if is_sound(data):
         if not sounds:
             raise InvalidValueError("a sound was given, and this model hears nothing; give a text")
+        _require_short(data)
         return
     if not images:
         raise InvalidValueError("an image was given, and this model sees nothing; give a text")
@@ -38,14 +48,84 @@ def require_readable(data: bytes, *, images: bool, sounds: bool) -> None:
         )
 
 
+def _require_short(data: bytes) -> None:
+    """Raise InvalidValueError for a sound that is longer than it may be, or no such sound."""
+    seconds = sound_seconds(data)
+    if seconds is None:
+        raise InvalidValueError(
+            "a sound was given that is damaged, or longer than its file; mend it"
+        )
+    if seconds > MOST_SECONDS:
+        raise InvalidValueError(
+            f"a sound of {seconds:,.0f} seconds was given; cut it to {MOST_SECONDS:,} at most"
+        )
+
+
+def sound_seconds(data: bytes) -> float | None:
+    """The seconds that a sound has by its header; None where that may be too little.
+
+    The library makes room for as much as the header says, before it reads the rest.
+    """
+    try:
+        if data[:4] == b"RIFF":
+            return _wav_seconds(data)
+        if data[:4] == b"fLaC":
+            return _flac_seconds(data)
+        if data[:3] == b"ID3":
+            seven_bits = zip(data[6:10], (21, 14, 7, 0), strict=True)
+            data = data[10 + sum((each & 0x7F) << shift for each, shift in seven_bits) :]
+        # Another kind behind a tag would be read as what it is, whatever it says.
+        return _mp3_seconds(data) if _is_mp3(data) else None
+    except (struct.error, ZeroDivisionError, IndexError, ValueError):
+        return None
+
+
+def _wav_seconds(data: bytes) -> float | None:
+    at, rate, frame = 12, 0, 0
+    while at + 8 <= len(data):
+        name, size = struct.unpack_from("<4sI", data, at)
+        if name == b"fmt ":
+            kind, rate, frame = struct.unpack_from("<HxxIxxxxH", data, at + 8)
+            if kind not in _PLAIN_WAVS:
+                return None
+        if name == b"data":
+            fits = size <= len(data) - at - 8 and rate >= _LEAST_RATE
+            return size / frame / rate if fits else None
+        at += 8 + size + size % 2
+    return None
+
+
+def _flac_seconds(data: bytes) -> float | None:
+    packed = int.from_bytes(data[18:26], "big")  # rate, channels, bits, samples: 20, 3, 5, 36 bits
+    rate, samples = packed >> 44, packed & (1 << 36) - 1
+    return samples / rate if rate >= _LEAST_RATE and samples else None
+
+
+def _mp3_seconds(data: bytes) -> float | None:
+    frames = _FRAMES.search(data[:4096])
+    if frames is None:
+        # The library counts the frames; in a small file there are not too many.
+        return 0.0 if len(data) <= _MOST_MP3_BYTES else None
+    flags, count = struct.unpack_from(">II", data, frames.end())
+    rate = _MP3_RATES[data[2] >> 2 & 3] >> _MP3_HALVED[data[1] >> 3 & 3]
+    return count * 1152 / rate if flags & 1 else None
+
+
+def _is_mp3(data: bytes) -> bool:
+    """Whether it begins with a frame of MP3: eleven bits that are set."""
+    return len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0
+
+
 def image_size(data: bytes) -> tuple[int, int] | None:
     """The columns and rows that an image says it has; None if it is no image that can be read."""
     try:
-        if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
             return struct.unpack_from(">II", data, 16)
         if data[:6] in (b"GIF87a", b"GIF89a"):
             return struct.unpack_from("<HH", data, 6)
         if data.startswith(b"BM"):
+            if data[14:18] == b"\x0c\0\0\0":  # the oldest header
+                return struct.unpack_from("<HH", data, 18)
             columns, rows = struct.unpack_from("<ii", data, 18)
             return columns, abs(rows)
         if data.startswith(b"\xff\xd8"):
@@ -72,8 +152,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int] | None:
 
 
 def is_sound(data: bytes) -> bool:
-    """Whether a file is WAV, MP3 or FLAC, by its beginning."""
+    """Whether it is a sound, by its first bytes."""
     if data.startswith((b"ID3", b"fLaC")) or (data[:4] == b"RIFF" and data[8:12] == b"WAVE"):
         return True
-    # A frame of MP3: eleven bits that are set; those of JPEG's first marker are another number.
-    return len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0 and data[1] != 0xD8
+    return _is_mp3(data) and data[1] != 0xD8  # the second byte of a JPEG

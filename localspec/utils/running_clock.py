@@ -28,12 +28,14 @@ class RunningClock:
         self._before: object = None
 
     def __call__(self) -> float:
-        now = self._now()
-        if self._follows and now - self._read > _LONG and not _in_main_thread():
+        if self._follows and self._now() - self._read > _LONG and not _in_main_thread():
             time.sleep(_MOMENT)
+        while True:
+            left_out = self._left_out
             now = self._now()
-        self._read = now
-        return now - self._left_out
+            if left_out == self._left_out:  # else the process was stopped in between
+                self._read = max(self._read, now)
+                return now - left_out
 
     def leave_out(self) -> None:
         """Leave out what has passed since the clock was last read."""

@@ -120,6 +120,40 @@ def _add_tensors(writer: gguf.GGUFWriter, kind: str, width: int, patches: int) -
     linear("mm.2", width, merged)
 
 
+def write_ears(path: Path, *, width: int = WIDTH) -> Path:
+    """A projector that hears: each 640 samples of a sound become a row, by one matrix."""
+    writer = gguf.GGUFWriter(path, "clip")
+    writer.add_type("mmproj")
+    writer.add_bool("clip.has_audio_encoder", True)
+    writer.add_string("clip.projector_type", "gemma4ua")
+    for key, value in {
+        "embedding_length": _OWN,
+        "feed_forward_length": _HIDDEN,
+        "projection_dim": width,
+        "block_count": 0,
+        "attention.head_count": _HEADS,
+        "num_mel_bins": 640,
+    }.items():
+        writer.add_uint32(f"clip.audio.{key}", value)
+    writer.add_float32("clip.audio.attention.layer_norm_epsilon", 1e-6)
+    values = np.random.default_rng(9).standard_normal((width, 640)) * 0.1
+    writer.add_tensor("mm.a.input_projection.weight", values.astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def sound(seconds: float = 0.5, rate: int = 16000, pitch: float = 440.0) -> bytes:
+    """A WAV of one tone."""
+    times = np.arange(int(seconds * rate)) / rate
+    samples = (np.sin(2 * np.pi * pitch * times) * 20000).astype("<i2").tobytes()
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
+    body = b"WAVE" + form + struct.pack("<4sI", b"data", len(samples)) + samples
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
 def picture(columns: int = 64, rows: int = 48, seed: int = 0) -> bytes:
     """A PNG of smooth random colours."""
     random = np.random.default_rng(seed)

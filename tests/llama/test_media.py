@@ -11,7 +11,15 @@ import llama_cpp
 import numpy as np
 import pytest
 from fakes.failing_device import device_fails
-from fakes.projectors import KINDS, picture, seeing_model, tiny_projector, write_projector
+from fakes.projectors import (
+    KINDS,
+    picture,
+    seeing_model,
+    sound,
+    tiny_projector,
+    write_ears,
+    write_projector,
+)
 from fakes.tiny import tiny_folder
 from numpy.typing import NDArray
 
@@ -19,7 +27,7 @@ from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
 from localspec.llama.context import Context, single_sequence
 from localspec.llama.context_params import ContextParams
 from localspec.llama.library_context import library_params, new_context
-from localspec.llama.media import Projector, _mtmd
+from localspec.llama.media import Encoded, Projector, _mtmd
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.sequence import KVSequence
@@ -222,6 +230,55 @@ def test_an_image_of_more_rows_than_a_pass_is_read_in_parts(family: str) -> None
             assert not left
             assert np.array_equal(found, expected)
             assert text.memory.position == position
+    eyes.close()
+
+
+def test_an_encoding_that_fails_leaves_nothing_behind(
+    eyes: Eyes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = eyes.text(*IMAGES)
+    with eyes.new_text() as text, eyes.new_text() as fresh:
+        for _ in range(2):
+            with monkeypatch.context() as patch, pytest.raises(LocalspecError, match="not now"):
+                patch.setattr(Encoded, "rows", not_now)
+                text.extend(tokens[len(text.tokens) :])
+            text.truncate(len(text.tokens))
+        assert np.array_equal(text.extend(tokens[len(text.tokens) :]), fresh.extend(tokens))
+        assert text.memory.position == fresh.memory.position
+
+
+def not_now(_media: Encoded) -> NDArray[np.float32]:
+    raise LocalspecError("not now")
+
+
+def test_an_image_that_is_one_pass_says_which_pass_it_needs() -> None:
+    path = write_projector(tiny_folder() / "mmproj-gemma3-448.gguf", "gemma3", side=448)
+    with Model(seeing_model("gemma3"), ON_PROCESSOR) as model:
+        narrow = Projector(path, model, 1, 64)
+        with narrow, pytest.raises(InvalidValueError, match=r"has 256 rows, .*; raise ubatch"):
+            narrow.tokens(picture())
+        with Projector(path, model, 1, 256) as projector:
+            assert sum(token < 0 for token in projector.tokens(picture())) == 256
+
+
+@pytest.mark.parametrize("rate", [16000, 8000, 44100])
+def test_sounds_are_heard_as_the_librarys_own_loop_hears_them(rate: int) -> None:
+    eyes, sounds = Eyes("llama"), [sound(0.5, rate, 440.0), sound(0.9, rate, 600.0)]
+    eyes.projector.close()
+    path = write_ears(tiny_folder() / "mmproj-ears.gguf")
+    eyes.projector = Projector(path, eyes.model, 1, 512)
+    assert (eyes.projector.reads_images, eyes.projector.reads_sounds) == (False, True)
+    found = []
+    with eyes.new_text() as text:
+        for given in (sounds[:1], sounds[1:], sounds):
+            expected, position = eyes.of_library(*given)
+            text.truncate(0)
+            found.append(text.extend(eyes.text(*given)).copy())
+            assert np.array_equal(found[-1], expected)
+            assert text.memory.position == position
+    assert not np.allclose(found[0], found[1], atol=1e-3)
+    with pytest.raises(InvalidValueError, match="sees nothing"):
+        eyes.projector.tokens(picture())
     eyes.close()
 
 

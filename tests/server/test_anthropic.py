@@ -136,7 +136,7 @@ def test_a_stream_that_ends_before_its_first_token_has_a_beginning() -> None:
 
     class Nothing:
         stop_reason, stop_string, stats = None, None, Stats()
-        origins, number, budget_spent = set[str](), 0, False
+        origins, number, budget_spent, not_used = set[str](), 0, False, ()
         asked = SimpleNamespace(settings=TextSettings())
 
         @asynccontextmanager

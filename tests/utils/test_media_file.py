@@ -4,12 +4,19 @@ import contextlib
 import struct
 
 import pytest
-from fakes.projectors import picture
+from fakes.projectors import picture, sound
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import InvalidValueError
-from localspec.utils.media_file import MOST_PIXELS, image_size, require_readable
+from localspec.utils.media_file import (
+    MOST_PIXELS,
+    MOST_SECONDS,
+    image_size,
+    is_sound,
+    require_readable,
+    sound_seconds,
+)
 
 FRAME = struct.pack(">BBHBHHB", 0xFF, 0xC2, 17, 8, 300, 400, 3)
 TABLE = b"\xff\xe1" + struct.pack(">H", 2 + 5) + b"EXIF\0"
@@ -20,7 +27,9 @@ TABLE = b"\xff\xe1" + struct.pack(">H", 2 + 5) + b"EXIF\0"
     [
         (picture(7, 5), (7, 5)),
         (b"GIF89a" + struct.pack("<HH", 31, 9), (31, 9)),
-        (b"BM" + bytes(16) + struct.pack("<ii", 64, -48), (64, 48)),
+        (b"BM" + bytes(12) + struct.pack("<Iii", 40, 64, -48), (64, 48)),
+        (b"BM" + bytes(12) + struct.pack("<IHH", 12, 4, 5), (4, 5)),
+        (picture(7, 5)[:8] + b"\0\0\0\4CgBI" + picture(7, 5)[8:], None),
         (b"\xff\xd8" + TABLE + TABLE + FRAME, (400, 300)),
         (b"\xff\xd8" + TABLE + b"\xff\xff" + FRAME, (400, 300)),
         (b"\xff\xd8" + TABLE, None),
@@ -43,13 +52,70 @@ def test_any_bytes_are_no_error(data: bytes, first: bytes) -> None:
         require_readable(first + data, images=True, sounds=True)
 
 
+def flac(rate: int, samples: int) -> bytes:
+    packed = rate << 44 | 1 << 41 | 15 << 36 | samples
+    return b"fLaC\x80\0\0\x22" + bytes(10) + packed.to_bytes(8, "big") + bytes(16)
+
+
+def mp3(tag: bytes = b"", size: int = 400) -> bytes:
+    return b"\xff\xfb\x90\x64" + bytes(32) + tag + bytes(size)
+
+
+def wav(rate: int = 16000, kind: int = 1, claimed: int = 32000) -> bytes:
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, kind, 1, rate, 2 * rate, 2, 16)
+    return b"RIFF\0\0\0\0WAVE" + form + struct.pack("<4sI", b"data", claimed) + bytes(32000)
+
+
+TAG = b"ID3\4\0\0\0\0\0\5abcde"
+
+
 @pytest.mark.parametrize(
-    "sound", [b"ID3\4", b"fLaC", b"RIFF\0\0\0\0WAVEfmt ", b"\xff\xfb\x90", b"\xff\xf3\x90"]
+    ("data", "seconds"),
+    [
+        (wav(), 1.0),
+        (sound(0.25, 8000), 0.25),
+        (flac(48000, 96000), 2.0),
+        (mp3(), 0.0),
+        (TAG + mp3(), 0.0),
+        (mp3(b"Xing" + struct.pack(">II", 1, 1000)), 1000 * 1152 / 44100),
+        (mp3(b"Info" + struct.pack(">II", 3, 2**31)), 2**31 * 1152 / 44100),
+        (flac(44100, 2**36 - 1), (2**36 - 1) / 44100),
+        # The library would make room for more than there is.
+        (wav(claimed=2**32 - 1), None),
+        (wav(rate=1), None),
+        (wav(kind=17), None),
+        (flac(1, 1000), None),
+        (flac(44100, 0), None),
+        (b"fLaC", None),
+        (TAG + flac(44100, 2**36 - 1), None),
+        (b"ID3", None),
+        (mp3(b"Xing" + struct.pack(">II", 2, 1000)), None),
+        (mp3(size=8_000_000), None),
+    ],
 )
-def test_sounds_and_images_are_told_apart(sound: bytes) -> None:
-    require_readable(sound, images=False, sounds=True)
-    with pytest.raises(InvalidValueError, match="hears nothing"):
-        require_readable(sound, images=True, sounds=False)
+def test_the_length_of_a_sound(data: bytes, seconds: float | None) -> None:
+    assert is_sound(data)
+    found = sound_seconds(data)
+    assert found is seconds or found == pytest.approx(seconds)
+    if seconds is not None and seconds <= MOST_SECONDS:
+        require_readable(data, images=False, sounds=True)
+        return
+    told = "length cannot be trusted" if seconds is None else "seconds was given; cut it"
+    with pytest.raises(InvalidValueError, match=told):
+        require_readable(data, images=True, sounds=True)
+
+
+@given(st.binary(max_size=60), st.sampled_from([b"ID3", b"fLaC", b"RIFF....WAVE", b"\xff\xfb"]))
+def test_any_sound_is_no_error(data: bytes, first: bytes) -> None:
+    seconds = sound_seconds(first + data)
+    assert seconds is None or seconds >= 0
+
+
+def test_sounds_and_images_are_told_apart() -> None:
+    for each in (wav(), flac(48000, 96000), mp3(), TAG + mp3()):
+        require_readable(each, images=False, sounds=True)
+        with pytest.raises(InvalidValueError, match="hears nothing"):
+            require_readable(each, images=True, sounds=False)
     require_readable(picture(), images=True, sounds=False)
     with pytest.raises(InvalidValueError, match="sees nothing"):
         require_readable(picture(), images=False, sounds=True)
@@ -57,7 +123,7 @@ def test_sounds_and_images_are_told_apart(sound: bytes) -> None:
 
 def test_too_many_pixels() -> None:
     def image(columns: int, rows: int) -> bytes:
-        return b"BM" + bytes(16) + struct.pack("<ii", columns, rows)
+        return b"BM" + bytes(12) + struct.pack("<Iii", 40, columns, rows)
 
     require_readable(image(MOST_PIXELS // 8, 8), images=True, sounds=False)
     for columns, rows in ((MOST_PIXELS, 2), (0, 9), (-3, 9)):
