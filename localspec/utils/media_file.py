@@ -53,7 +53,8 @@ def _require_short(data: bytes) -> None:
     seconds = sound_seconds(data)
     if seconds is None:
         raise InvalidValueError(
-            "a sound was given that is damaged, or longer than its file; mend it"
+            "a sound was given whose length cannot be trusted: it is damaged, compressed in a "
+            "rare way, or a large MP3 that does not say it; convert it to FLAC"
         )
     if seconds > MOST_SECONDS:
         raise InvalidValueError(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes.command_line import Run
-from fakes.projectors import picture, tiny_projector
+from fakes.projectors import picture, sound, tiny_projector
 from fakes.tiny import TURNS, tiny_model, write_tiny
 
 from localspec import Session
@@ -14,7 +14,7 @@ from localspec.engine.engine import load
 
 pytestmark = pytest.mark.usefixtures("bare_environment")
 OPTIONS = ("-n", "4", "--seed", "1", "--ctx", "512", "--draft", "suffix")
-WAV = b"RIFF\x24\0\0\0WAVEfmt "
+WAV = sound(0.1)
 REFUSED = {
     ("--image", "-"): "--image -: standard input is for the prompt; name a file",
     ("--image", "none.png"): "none.png cannot be read: No such file or directory; name a file in",

@@ -379,7 +379,7 @@ def test_a_client_that_leaves_while_an_image_is_encoded(tmp_path: Path, own_cach
         }
         with httpx.stream("POST", served.url + CHAT, json=body, timeout=PATIENCE) as answer:
             assert "chat.completion.chunk" in next(answer.iter_lines())
-            assert served.busy
+            wait_for(lambda: served.busy)
         wait_for(lambda: any("cancelled" in line for line in served.lines))
         assert not served.busy
         assert text(served, {"role": "user", "content": "a"})
