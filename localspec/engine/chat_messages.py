@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from localspec.engine.media_marks import join_parts, media_mark
+from localspec.engine.media_marks import NEED_PROJECTOR, join_parts, media_mark
 from localspec.engine.media_parts import is_media, media_of
 from localspec.errors import InvalidValueError
 
@@ -73,9 +73,7 @@ def _part_text(part: object, place: str, *, media: bool) -> str:
     if media and is_media(part):
         return media_mark(media_of(part, place, files=True))
     if not is_text(part):
-        needed = (
-            "; images and sounds need the model's mmproj file beside it" if is_media(part) else ""
-        )
+        needed = f"; {NEED_PROJECTOR}" if is_media(part) else ""
         raise InvalidValueError(
             f"{place}.type is {part.get('type')!r:.60}; it must be text; this model reads nothing "
             f"else{needed}"

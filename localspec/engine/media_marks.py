@@ -21,6 +21,7 @@ _MARK = re.compile(rf"<\|media {_SECRET} ([0-9a-f]{{64}})\|>")
 _MOST_BYTES = 512 * 2**20
 _files: OrderedDict[str, bytes] = OrderedDict()
 _lock = Lock()
+NEED_PROJECTOR = "images and sounds need the model's mmproj file beside it"
 Tokenize = Callable[[str], list[int]]
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from localspec.errors import LocalspecError
 
 # Of a rotation by sections (M-RoPE): time, height, width, and one that is not used.
-_SECTIONS = 4
+SECTIONS = 4
 
 
 class Batch:
@@ -26,7 +26,7 @@ class Batch:
         self._embeddings = np.zeros((size, 0), np.float32)
         self._tokens = np.zeros(size, np.int32)
         # Rows without a token have a position for each section of a rotation by sections.
-        self._positions = np.zeros(_SECTIONS * size, np.int32)
+        self._positions = np.zeros(SECTIONS * size, np.int32)
         self._id_counts = np.ones(size, np.int32)
         self._ids = np.zeros((size, n_ids), np.int32)
         row_bytes = self._ids.strides[0]
@@ -111,7 +111,7 @@ class Batch:
     def repeat_positions(self) -> None:
         """Give all sections of rows without tokens the positions of a text; add no row after."""
         count = int(self.struct.n_tokens)
-        sections = self._positions[: _SECTIONS * count].reshape(_SECTIONS, count)
+        sections = self._positions[: SECTIONS * count].reshape(SECTIONS, count)
         sections[1:-1], sections[-1] = sections[0], 0
 
     def _grow(self, count: int) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
 from localspec.llama import library
+from localspec.llama.batch import SECTIONS
 from localspec.llama.model import Model
 from localspec.utils import lack_of_memory
 from localspec.utils.closing import Closing
@@ -31,7 +32,6 @@ _KEPT = 8
 # images of several passes each, in turns.
 _MOST_ROW_BYTES = 128 * 2**20
 _TEXT, _IMAGE = 0, 1
-_SECTIONS = 4
 
 
 @cache
@@ -75,20 +75,17 @@ class Encoded:
         return self._projector.rows(self, self._chunk)
 
     def sections(self, start: int) -> NDArray[np.int32] | None:
-        """(sections, count) the positions of the rows, for a model that has several for each.
+        """(sections, count) the positions of the rows of an image, where it has several for each.
 
-        start: the position of the next token. None: rows have one position each.
+        start: the position of the next token. None: they follow each other, as those of a text.
         """
-        if not self._projector.tells_rows_apart:
+        if not (self._projector.tells_rows_apart and self._is_image):
             return None
-        if not self._is_image:
-            along = np.arange(start, start + self.count, dtype=np.int32)
-            return np.stack([along] * (_SECTIONS - 1) + [np.zeros_like(along)])
         mtmd = _mtmd()
         found = (mtmd.mtmd_decoder_pos * self.count)()
         image = mtmd.mtmd_input_chunk_get_tokens_image(self._chunk)
         mtmd.mtmd_helper_image_get_decoder_pos(image, start, found)
-        by_row = np.frombuffer(found, np.uint32).reshape(self.count, _SECTIONS).astype(np.int32)
+        by_row = np.frombuffer(found, np.uint32).reshape(self.count, SECTIONS).astype(np.int32)
         # The library's structure is (time, x, y, z); rotations want (time, y, x, z).
         return np.ascontiguousarray(by_row[:, [0, 2, 1, 3]].T)
 

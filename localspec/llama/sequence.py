@@ -232,7 +232,9 @@ class KVSequence(CachedText):
         start = self.memory.positions.of(begin)
         sections = media.sections(start)
         batch.add([], start=start + place, seq_id=self.seq_id, wanted=wanted, embeddings=rows)
-        if sections is not None:
+        if sections is None:
+            batch.repeat_positions()
+        else:
             batch.set_sections(sections[:, place : place + count])
         self.rows_in_pass = count
 

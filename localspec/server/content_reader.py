@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from localspec.engine.chat_messages import is_text
-from localspec.engine.media_marks import join_parts, media_mark
+from localspec.engine.media_marks import NEED_PROJECTOR, join_parts, media_mark
 from localspec.engine.media_parts import contents, is_media, media_of
 from localspec.errors import InvalidValueError
 from localspec.llama.model import MediaReader
@@ -21,7 +21,7 @@ log = logging.getLogger("localspec.server")
 _RESULTS = ("tool", "function", "function_call_output", "custom_tool_call_output", "tool_result")
 _SPEAKERS = ("user", "assistant", "function_call", "custom_tool_call", *_RESULTS)
 _TEXT_ONLY = "this model reads text only"
-_WAY_OUT = "; images and sounds need the model's mmproj file beside it"
+_WAY_OUT = f"; {NEED_PROJECTOR}"
 
 
 class ContentReader:

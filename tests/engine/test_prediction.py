@@ -22,6 +22,7 @@ OPTIONS = {"threads": 1, "flash_attention": True, "context": 512}
 DRAFTS = ["none", "lookup", "suffix", "auto"]
 SAMPLED = [{"temperature": 0}, {"temperature": 0.8, "seed": 3}, {"temperature": 1.3, "seed": 4}]
 DEPTH = 6
+SHORT: dict[str, Any] = {"max_tokens": 40, "temperature": 0, "depth": DEPTH}
 
 
 @pytest.fixture(scope="module")
@@ -136,15 +137,19 @@ def test_a_part_of_a_draft_is_accepted(
     assert 3 <= found.stats.predicted_accepted < found.stats.predicted
 
 
+def forgotten_answer(engine: Engine) -> str:
+    """The answer to OTHER, which the drafter has not seen then."""
+    answer = engine.generate(OTHER, **SHORT).text
+    engine.drafter_set.drafters[0].forget()
+    return answer
+
+
 def test_the_next_text_copies_nothing_from_it(engines: dict[str, Engine]) -> None:
-    engine = engines["suffix"]
-    [suffix] = engine.drafter_set.drafters
-    options: dict[str, Any] = {"max_tokens": 40, "temperature": 0, "depth": DEPTH}
-    answer = engine.generate(OTHER, **options).text
-    suffix.forget()
+    engine, options = engines["suffix"], SHORT
+    answer = forgotten_answer(engine)
     before = engine.generate(QUESTION, **options)
     plainly = engine.generate(OTHER, **options)
-    suffix.forget()
+    engine.drafter_set.drafters[0].forget()
     again = engine.generate(QUESTION, prediction=answer, **options)
     after = engine.generate(OTHER, **options)
     assert (again.token_ids, after.token_ids) == (before.token_ids, plainly.token_ids)
@@ -153,11 +158,8 @@ def test_the_next_text_copies_nothing_from_it(engines: dict[str, Engine]) -> Non
 
 
 def test_a_text_that_never_began_leaves_its_prediction_nowhere(engines: dict[str, Engine]) -> None:
-    engine = engines["suffix"]
-    [suffix] = engine.drafter_set.drafters
-    options: dict[str, Any] = {"max_tokens": 40, "temperature": 0, "depth": DEPTH}
-    answer = engine.generate(OTHER, **options).text
-    suffix.forget()
+    engine, options = engines["suffix"], SHORT
+    answer = forgotten_answer(engine)
     engine.stream(OTHER, prediction=answer, **options).close()
     assert engine.generate(OTHER, **options).stats.predicted == 0
 
