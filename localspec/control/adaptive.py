@@ -140,7 +140,7 @@ class AdaptivePolicy:
         ]
         chosen, reason = self._chosen(options)
         if not options:
-            reason = why_nobody(self.candidates, limit) or reason
+            reason = why_nobody(self.candidates) or reason
         if chosen and reason is _TRIED_AGAIN and round_.texts > 1:
             chosen = chosen.of_one_token(round_)
         if self.explain:

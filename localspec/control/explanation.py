@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from localspec.control.candidate import Candidate
 from localspec.control.running_draft import Option
-from localspec.speculation.drafter import Limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +27,8 @@ class Explanation:
 Explain = Callable[[Explanation], None]
 
 
-def why_nobody(candidates: Sequence[Candidate], limit: Limit) -> str | None:
+def why_nobody(candidates: Sequence[Candidate]) -> str | None:
     """Why no drafter can be asked in this text; None where that is not all of the reason."""
-    if limit.has_media:
-        candidates = [each for each in candidates if each.drafter.traits.reads_media]
-        if not candidates:
-            return "no drafter that is loaded drafts where images are read"
     if not all(each.may_draft for each in candidates):
         return "a head that had not paid for long reads no more"
     return None

@@ -59,6 +59,7 @@ class Assistant:
             gives_probs=True,
             reads_hidden=tuple(layers),
             only_last_row=True,
+            reads_media=True,
             computer=lambda: cells.context,
         )
         self._cells = cells

@@ -27,17 +27,31 @@ from localspec.utils.tokens import common_prefix
 class Dflash(RowReader):
     """A drafter that keeps the hidden rows themselves.
 
-    block: of the head. Of a token outside the head's vocabulary it reads the hidden row as of any
-    other; it does not draft only where the token is pending.
+    block: of the head. reads_media: as in Traits. Of a token outside the head's vocabulary it reads
+    the hidden row as of any other; it does not draft only where the token is pending.
     """
 
     # Whether a block's pass computes logits.
     _wants_logits = True
 
     def __init__(
-        self, cache: HeadCache, *, name: str, n_vocab: int, layers: Sequence[int], block: Block
+        self,
+        cache: HeadCache,
+        *,
+        name: str,
+        n_vocab: int,
+        layers: Sequence[int],
+        block: Block,
+        reads_media: bool = False,
     ) -> None:
-        super().__init__(cache, name=name, n_vocab=n_vocab, layers=layers, deepest=block.drafted)
+        super().__init__(
+            cache,
+            name=name,
+            n_vocab=n_vocab,
+            layers=layers,
+            deepest=block.drafted,
+            reads_media=reads_media,
+        )
         self._block = block
         # The hidden rows of the tokens read that are not in the cache.
         self._rows: list[NDArray[np.float32]] = []

@@ -39,7 +39,11 @@ class OutputRowDrafter(ABC):
     def __init__(self, *, name: str, n_vocab: int, deepest: int) -> None:
         self.name = name
         self.traits = Traits(
-            gives_probs=True, reads_hidden=(OUTPUT,), deepest=deepest, only_last_row=True
+            gives_probs=True,
+            reads_hidden=(OUTPUT,),
+            deepest=deepest,
+            only_last_row=True,
+            reads_media=True,
         )
         self._n_vocab = n_vocab
         self._text: list[int] = []

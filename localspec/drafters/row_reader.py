@@ -16,7 +16,7 @@ class RowReader(ABC):
     """A HiddenReader that reads the hidden rows of its target's `layers`, in this order.
 
     cache: the head's KV cache. name: the origin of its tokens. n_vocab: the target's vocabulary
-    size. deepest: the most tokens of a draft; None: any number. computer: see Traits.
+    size. deepest: the most tokens of a draft; None: any number. Others as in Traits.
 
     Only what belongs to committed tokens stays in the cache. So after any verdict, the head drafts
     what a head that reads the whole text anew would draft. It does not draft for a text of which it
@@ -32,10 +32,15 @@ class RowReader(ABC):
         layers: Sequence[int],
         deepest: int | None,
         computer: Callable[[], object] | None = None,
+        reads_media: bool = False,
     ) -> None:
         self.name = name
         self.traits = Traits(
-            gives_probs=True, reads_hidden=tuple(layers), deepest=deepest, computer=computer
+            gives_probs=True,
+            reads_hidden=tuple(layers),
+            deepest=deepest,
+            computer=computer,
+            reads_media=reads_media,
         )
         self._cache = cache
         self._n_vocab = n_vocab

@@ -6,7 +6,7 @@ from operator import index
 from typing import Any, cast
 
 from localspec.engine.chat_messages import as_texts
-from localspec.engine.media_marks import media_tokens
+from localspec.engine.media_marks import media_tokens, without_marks
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.llama.chat_template import Message, render
@@ -22,9 +22,13 @@ class Chat:
     messages: Sequence[Message]
     template_options: Mapping[str, Any] = field(default_factory=dict)
 
-    def text(self, model: Model, template: str) -> str:
-        """The messages as a model's chat template writes them. Raises InvalidValueError."""
-        messages = as_texts(self.messages, media=model.projector is not None)
+    def text(self, model: Model, template: str, *, media: bool | None = None) -> str:
+        """The messages as a model's chat template writes them. Raises InvalidValueError.
+
+        media: whether there may be images and sounds; None: if the model reads such.
+        """
+        media = model.projector is not None if media is None else media
+        messages = as_texts(self.messages, media=media)
         bos, eos = special_texts(model)
         return render(template, messages, bos=bos, eos=eos, options=self.template_options)
 
@@ -85,7 +89,7 @@ class TextPrompt:
         if not model.chat_template or chat is None:
             return None
         try:
-            return chat.text(model, model.chat_template)
+            return without_marks(chat.text(model, model.chat_template, media=True))
         except InvalidValueError:
             return None
 

@@ -35,7 +35,7 @@ from localspec.speculation.decoder import Decoder
 from localspec.speculation.drafter import HiddenReader
 from localspec.speculation.policy import Policy
 from localspec.stats import Stats
-from localspec.utils.media import has_media
+from localspec.utils.media import has_media, knows_media, words_of
 from localspec.utils.paths import stat_signature
 
 _NEVER = 2**63
@@ -180,7 +180,7 @@ class Slot:
         """
         for member in self.loaded.drafter_set.members:
             if isinstance(member.drafter, TextDrafter) and member.sequence:
-                member.drafter.reword(prompt, wording(member.sequence.model))
+                member.drafter.reword(words_of(prompt), wording(member.sequence.model))
 
     def closed_generation(
         self, tokens: Sequence[int], settings: GenerationConfig, stats: Stats
@@ -252,6 +252,9 @@ class Slot:
             if has_media(self.target.tokens):
                 return "texts with images are not saved"
             for cache in self._caches(key):
+                if knows_media(cache.sequence.tokens):  # of a drafter, and of an earlier text
+                    store.remove(cache.key)
+                    continue
                 with unless_lost(cache):
                     states = cache.states()
                     if self.target.tokens and not self.target.memory.length:

@@ -23,6 +23,8 @@ from localspec.utils.progress import report_progress
 
 # What the library logs where the system does not let it lock memory.
 _NOT_LOCKED = "failed to mlock"
+# Rotations by sections.
+_OF_SECTIONS = llama_cpp.LLAMA_ROPE_TYPE_MROPE, llama_cpp.LLAMA_ROPE_TYPE_IMROPE
 # Tokens that are found in a text before the rest of it is tokenized.
 _SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED
 
@@ -51,7 +53,8 @@ class Model(Closing):
     place of that of the GGUF. load_mode: one of LOAD_MODES.
 
     n_vocab: number of tokens. n_ctx_train: tokens of context in training. rotates: whether it tells
-    positions by rotations (RoPE), which may be scaled. size: bytes of the weights. is_offloaded:
+    positions by rotations (RoPE), which may be scaled. tells_rows_apart: whether rows and columns
+    of an image have rotations of their own (M-RoPE). size: bytes of the weights. is_offloaded:
     whether layers are on a GPU or a worker. sliding_window: in tokens; 0 where every layer attends
     to the whole text. thread: that computes its passes beside those of other models; None: see
     compute_thread. is_unlocked: whether the system refuses to keep it in memory, as the mode asks.
@@ -101,6 +104,7 @@ class Model(Closing):
         self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(self._handle))
         rotation = llama_cpp.llama_model_rope_type(self._handle)
         self.rotates = rotation != llama_cpp.LLAMA_ROPE_TYPE_NONE
+        self.tells_rows_apart = rotation in _OF_SECTIONS
         self.size = int(llama_cpp.llama_model_size(self._handle))
         self.sliding_window = int(llama_cpp.llama_model_n_swa(self._handle))
 

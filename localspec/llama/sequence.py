@@ -174,7 +174,12 @@ class KVSequence(CachedText):
             self._decode(missing)
 
     def media_of(self, requested: Pass) -> MediaToken | None:
-        """The first row of this pass if it is one of an image or a sound; then all rows are."""
+        """The first row of this pass if it is one of an image or a sound; then all rows are.
+
+        None for passes of heads, which have rows of their own.
+        """
+        if requested.embeddings is not None:
+            return None
         first = (requested.tokens or self._missing or (0,))[0]
         return first if isinstance(first, MediaToken) else None
 

@@ -109,7 +109,7 @@ class SharedSequence(KVSequence):
         self.rows_in_pass = len(requested)
         batch.add(
             requested.tokens,
-            start=self.cells,
+            start=self.text.memory.position,
             seq_id=self.seq_id,
             wanted=requested.wanted,
             embeddings=requested.embeddings,

@@ -107,34 +107,36 @@ class LoadedDrafter:
         why = obstacle(kind, sequence, target)
         if why is None:
             give_thread(self.model)
-        name, n_vocab = self._name(self.model), target.n_vocab
-        drafter = self._model_drafter(sequence, name, n_vocab, ahead=why is None)
+        drafter = self._model_drafter(sequence, target, self._name(self.model), ahead=why is None)
         not_ahead = None if why == SHARED_DEVICE else why
         return SequenceDrafter(drafter, sequence, self.kv_type, kind=kind, not_ahead=not_ahead)
 
     def _model_drafter(
-        self, sequence: KVSequence, name: str, n_vocab: int, *, ahead: bool
+        self, sequence: KVSequence, target: KVSequence, name: str, *, ahead: bool
     ) -> Drafter:
         """The drafter of this kind for a text in a cache of its model.
 
         ahead: whether it draws tokens ahead.
         """
         if self.head:
-            return self._head_drafter(self.head, sequence, name, n_vocab)
+            return self._head_drafter(self.head, sequence, target, name)
         if self.translation:
             return TextDrafter(sequence, name=name, translation=self.translation)
-        vocabulary: dict[str, int] = {"n_vocab": n_vocab, "stand_in": sequence.model.new_line}
+        options: dict[str, Any] = {"name": name, "n_vocab": target.n_vocab}
+        options["stand_in"] = sequence.model.new_line
         if self.spec.mask_token is not None:
-            return Pard(sequence, name=name, mask=self.spec.mask_token, **vocabulary)
-        return DraftModel(sequence, name=name, ahead=ahead, **vocabulary)
+            return Pard(sequence, mask=self.spec.mask_token, **options)
+        return DraftModel(sequence, ahead=ahead, **options)
 
     @staticmethod
-    def _head_drafter(head: Head, sequence: KVSequence, name: str, n_vocab: int) -> Drafter:
+    def _head_drafter(head: Head, sequence: KVSequence, target: KVSequence, name: str) -> Drafter:
         """The drafter of a head for a text in its cache, or in its target's."""
-        options: dict[str, Any] = {"name": name, "n_vocab": n_vocab, "layers": head.layers}
+        options: dict[str, Any] = {"name": name, "n_vocab": target.n_vocab, "layers": head.layers}
         if isinstance(sequence, SharedSequence):
             return Assistant(sequence, **options)
         if head.block:
+            # All rows of an image may have one position: no sliding window ever passes them.
+            options["reads_media"] = not target.model.tells_rows_apart
             return _BLOCK_DRAFTERS[head.kind](sequence, block=head.block, **options)
         if head.kind != MTP:
             return Eagle3(sequence, **options)

@@ -12,6 +12,7 @@ from typing import Any
 from localspec.conversation.reasoning import Tags, tags_for
 from localspec.engine.engine import Engine
 from localspec.engine.fim_prompt import Snippet, fim_prompt, infill_prompt
+from localspec.engine.media_marks import without_marks
 from localspec.engine.prompt import TextPrompt, checked_ids, require_words_last
 from localspec.errors import InvalidValueError
 from localspec.llama.grammar import Grammar, special_tokens
@@ -29,7 +30,6 @@ from localspec.server.tool_calls import (
     parser_for,
 )
 from localspec.server.tool_use import ToolUse
-from localspec.utils.media import has_media
 
 # No token stands for more characters. A text that is longer than a context full of such tokens is
 # refused before it is rendered and tokenized, which would take seconds.
@@ -75,7 +75,7 @@ class InputProcessor:
             return self._fitting(found) if must_fit else found
 
         prompt = tuple(await asyncio.to_thread(tokens))
-        wordings = {} if has_media(prompt) else await self._wordings(chat)
+        wordings = await self._wordings(chat)
         settings, answer_grammar = await self._constrained(chat, read, budget)
         await self._prepare(settings)
         asked = TextRequest(
@@ -211,7 +211,7 @@ class InputProcessor:
             if model.chat_template:
                 with suppress(InvalidValueError):
                     worded = await asyncio.to_thread(chat_prompt, model, *given)
-                    found[model.path] = worded.text
+                    found[model.path] = without_marks(worded.text)
         return found
 
     async def continuation(

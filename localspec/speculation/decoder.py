@@ -93,7 +93,7 @@ class Decoder:
         self._followers = Followers(self.policy, self.clock)
         with self._timing("prompt"):
             shared = target.shared(prompt)
-            held = self._followers.choose(prompt, shared)
+            held = self._followers.choose(self.text, shared)
             self._place_to_mark = target.place_to_mark(prompt)
             shared = min(shared, held)
             self._held = target.truncate(shared)
@@ -246,7 +246,6 @@ class Decoder:
             branches=self.target.branches,
             left=remaining,
             takes_back=self.target.takes_back,
-            has_media=self._followers.has_media,
         )
         decision = self.policy.decide(limit)
         if not decision.drafter:
@@ -261,7 +260,7 @@ class Decoder:
                 return PLAIN_STEP, NOTHING
         require_tree(draft, decision.drafter.name)
         draft = self._scorable(draft, decision.drafter.name).first(decision.depth)
-        if self._followers.has_media:
+        if self._followers.words.has_media:
             draft = draft.first(words_before_media(draft.tokens))
         require_known(draft, decision.drafter.name, self.target.n_vocab)
         self.stats.used_ahead += min(drawn, len(draft))

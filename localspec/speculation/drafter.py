@@ -39,7 +39,6 @@ class Limit:
     left: the tokens that the text may still get; None: one more than `depth`.
     takes_back: of how many drafted tokens the target's cache can forget any without evaluating the
         accepted ones again; None: of all.
-    has_media: whether there are images or sounds in the text.
     """
 
     depth: int
@@ -52,7 +51,6 @@ class Limit:
     branches: int = 1
     left: int | None = None
     takes_back: int | None = None
-    has_media: bool = False
 
     @property
     def tokens_left(self) -> int:
@@ -103,8 +101,8 @@ class Traits:
         target verified the draft before; None for a drafter that draws no tokens ahead.
     computer: returns what computes its passes, of one row for each drafted token; drafters of
         several texts with the same object share its decodes. None: no such passes.
-    reads_media: whether it drafts for texts with images or sounds, whose rows are tokens below 0
-        (see MediaToken). Other drafters are not told of such texts.
+    reads_media: whether it is told of images and sounds, whose rows are tokens below 0 (see
+        MediaToken). Other drafters are told of the words alone (see Words).
     """
 
     cheap: bool = False

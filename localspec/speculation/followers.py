@@ -8,42 +8,36 @@ from localspec.sampling.distribution import Distribution
 from localspec.speculation.drafter import Drafter, Evaluated, HiddenReader, Outcome
 from localspec.speculation.passes import Passes, Scores
 from localspec.speculation.policy import Policy
-from localspec.utils.media import has_media
+from localspec.speculation.words import Words
 
 
 class Followers:
     """The drafters of a policy that follow one text.
 
-    clock: the time in seconds, without the time in which other texts were computed. has_media:
-    whether there are images or sounds in the text, of which only some drafters are told.
+    clock: the time in seconds, without the time in which other texts were computed. words: the text
+    as drafters know it that read no images.
 
     A drafter whose machine or device is gone follows no more, and the text goes on without it.
     """
 
     def __init__(self, policy: Policy, clock: Callable[[], float]) -> None:
-        self.has_media = False
+        self.words = Words(())
         self._policy, self._clock = policy, clock
         # The drafters that read hidden rows of this text, and those that read them in this step.
         self._readers: list[HiddenReader] = []
         self._reading: list[HiddenReader] = []
 
-    @property
-    def _drafters(self) -> Sequence[Drafter]:
-        drafters = self._policy.drafters
-        return [each for each in drafters if each.traits.reads_media or not self.has_media]
-
-    def choose(self, prompt: Sequence[int], shared: int) -> int:
+    def choose(self, text: Sequence[int], shared: int) -> int:
         """Choose who follows a text and who reads it; return how many tokens all readers know.
 
-        prompt: the text without its pending token. shared: how many tokens the target's cache
-        holds.
+        text: its last token is pending. shared: how many tokens the target's cache holds.
         """
-        self.has_media = has_media(prompt)
+        self.words, prompt = Words(text), text[:-1]
         self._readers, fewest = [], len(prompt)
-        for each in self._drafters:
+        for each in self._policy.drafters:
             if isinstance(each, HiddenReader):
                 with self._unless_lost(each):
-                    held = each.held(prompt)
+                    held = self.words.place(each, each.held(self.words.as_read_by(each, prompt)))
                     if self._policy.reads(each, max(0, shared - held)):
                         self._readers.append(each)
                         fewest = min(fewest, held)
@@ -52,9 +46,9 @@ class Followers:
 
     def begin(self, text: Sequence[int]) -> None:
         """Tell all of them of the text."""
-        for drafter in self._drafters:
+        for drafter in self._policy.drafters:
             with self._unless_lost(drafter):
-                drafter.begin(text)
+                drafter.begin(self.words.as_read_by(drafter, text))
 
     def observe(
         self,
@@ -67,7 +61,7 @@ class Followers:
 
         accepted: how many of the tokens, from the first on, `drafter` proposed.
         """
-        for each in self._drafters:
+        for each in self._policy.drafters:
             own = accepted if each is drafter else 0
             with self._unless_lost(each):
                 each.observe(Outcome(tokens, own, drawn_from))
@@ -111,7 +105,7 @@ class Followers:
         for reader in [*self._reading]:
             began = self._clock()
             with self._unless_lost(reader):
-                yield from reader.read(evaluated)
+                yield from reader.read(self.words.shown_to(reader, evaluated))
             seconds[reader.name] = self._clock() - began
         return seconds
 

@@ -160,6 +160,4 @@ class Policy(Protocol):
 
 def may_draft(drafter: Drafter, limit: Limit) -> bool:
     """Whether the drafter has read the text except its last token, or has the time to read it."""
-    if limit.has_media and not drafter.traits.reads_media:
-        return False
     return not limit.hurried or backlog(drafter) <= 1

@@ -39,9 +39,38 @@ class MediaToken(int):
         return token
 
 
+class BesideMedia(int):
+    """A token of the vocabulary beside images or sounds, for a reader that knows words alone.
+
+    It equals only itself beside the same ones. beside: the numbers of their rows.
+    """
+
+    beside: tuple[int, ...]
+
+    def __new__(cls, token: int, beside: Sequence[int]) -> "BesideMedia":
+        found = super().__new__(cls, token)
+        found.beside = tuple(map(int, beside))
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BesideMedia):
+            return False
+        return int(self) == int(other) and self.beside == other.beside
+
+    def __ne__(self, other: object) -> bool:  # or else that of int
+        return not self == other
+
+    __hash__ = int.__hash__
+
+
 def has_media(tokens: Sequence[int]) -> bool:
     """Whether there is an image or a sound among these tokens."""
     return min(tokens, default=0) < 0
+
+
+def knows_media(tokens: Sequence[int]) -> bool:
+    """Whether there is an image or a sound among or beside these tokens."""
+    return any(isinstance(token, MediaToken | BesideMedia) for token in tokens)
 
 
 def words_of(tokens: Sequence[int]) -> Sequence[int]:

@@ -7,12 +7,19 @@ from shutil import copy
 from typing import Any
 
 import pytest
+from fakes.drafter_kinds import EXACT
 from fakes.failing_device import device_fails
 from fakes.projectors import KINDS, picture, seeing_model, tiny_projector, write_projector
+from fakes.pycode import PYCODE, load
+from fakes.recorder import Recorder
+from fakes.respelled import write_respelled
+from fakes.seen import projector_for
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import localspec
+from localspec.drafters.draft_model import DraftModel
+from localspec.drafters.text_drafter import TextDrafter
 from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, ModelLoadError
@@ -159,22 +166,50 @@ def test_reproducible_texts(family: str) -> None:
     assert texts == [texts[0]] * 4
 
 
-def test_draft_models_leave_texts_with_images_to_others_and_say_so() -> None:
-    path = models("llama")
-    reasons = []
-    with localspec.load(path, draft=str(path), **LOAD) as engine:
-        with localspec.load(path, draft="none", **LOAD) as plain:
-            expected = [plain.generate(asked(*n), seed=3, **OPTIONS) for n in ((1,), ())]
-        for number, images in enumerate(((1,), (), (1,), ())):
-            found = engine.generate(asked(*images), seed=3, depth=3, **OPTIONS)
-            assert found.token_ids == expected[number % 2].token_ids
-            assert (found.stats.drafted > 0) == (not images)
-        told = engine.generate(
-            asked(1), seed=3, explain=lambda each: reasons.append(each.reason), **OPTIONS
-        )
-        assert told.token_ids == expected[0].token_ids
-        assert not told.stats.drafted
-    assert "no drafter that is loaded drafts where images are read" in reasons
+def test_draft_models_read_the_words_alone(plain: Engine, family: str) -> None:
+    """At temperature 0 a draft is what the model writes behind the words."""
+    path = models(family)
+    with (
+        localspec.load(path, draft=str(path), **LOAD) as engine,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        recorded = Recorder(DraftModel, None, patch)
+        for number, images in enumerate(((1,), (), (1, 2), (2,))):
+            options = OPTIONS | {"temperature": 0, "max_tokens": 12, "depth": 3}
+            prompt = engine.stream(asked(*images), **options).prompt
+            expected = plain.generate(asked(*images), **options)
+            found = engine.generate(asked(*images), **options)
+            assert found.token_ids == expected.token_ids
+            assert found.stats.drafted
+            for draft in recorded.drafts:
+                assert draft.text[: len(words_of(prompt))] == words_of(prompt)
+                options = OPTIONS | {"temperature": 0, "max_tokens": len(draft.tokens)}
+                assert draft.tokens == plain.generate(draft.text, **options).token_ids, number
+            recorded.drafts.clear()
+
+
+@pytest.mark.parametrize("draft", ["a draft model", "through text"])
+def test_drafts_behind_an_image_are_right_now_and_then(draft: str, tmp_path: Path) -> None:
+    """A real pair, and an image that says nothing to it."""
+    projector = projector_for(PYCODE.target, tmp_path / "mmproj.gguf")
+    drafter = PYCODE.drafter
+    if draft == "through text":
+        drafter = write_respelled(tmp_path / "respelled.gguf", PYCODE.drafter)
+    options = {"max_tokens": 40, "seed": 3, "temperature": 0.8}
+    code = [{"type": "text", "text": "def read_lines(path):\n    with open(path) as file:\n"}]
+    message = {"role": "user", "content": [{"type": "image", "image": picture(56, 56)}, *code]}
+    with load(draft="none", mmproj=projector, **EXACT) as plain:
+        expected = plain.generate([message], **options).token_ids
+    with load(draft=drafter, mmproj=projector, **EXACT) as engine:
+        for depth in (2, 5):
+            found = engine.generate([message], depth=depth, **options)
+            assert found.token_ids == expected
+            assert 0 < found.stats.accepted < found.stats.drafted
+        [member] = engine.drafter_set.members
+        if isinstance(member.drafter, TextDrafter) and member.sequence:
+            # It reads the conversation in its own template.
+            drafter = member.sequence
+            assert "[image]" in "".join(map(drafter.model.piece_text, drafter.tokens))
 
 
 def test_penalties_read_the_words_alone(plain: Engine) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 from fakes.numpy_llama import Floats, Tensors, rms_norm
 
+from localspec.utils.media import MediaToken
+
 # Rows by layer, each (n, width); keys and values by layer, each (n, key-value heads, width).
 Forward = tuple[list[Floats], dict[int, tuple[Floats, ...]]]
 
@@ -75,11 +77,8 @@ class NumpyGemma4(_Layers):
         return self._known[key]
 
     def _forward(self, tokens: tuple[int, ...]) -> Forward:
-        embedding, positions = (
-            self.weights["token_embd.weight"],
-            np.arange(len(tokens), dtype=float),
-        )
-        x = embedding[list(tokens)] * np.sqrt(embedding.shape[1])
+        positions = np.arange(len(tokens), dtype=float)
+        x = self._embedded(tokens)
         states, cached = [x], {}
         distance = positions[:, None] - positions
         window = int(self.weights.own("attention.sliding_window"))
@@ -95,6 +94,20 @@ class NumpyGemma4(_Layers):
             states.append(x)
         states[-1] = self.normed(x, "output_norm")
         return states, cached
+
+    def _embedded(self, tokens: Sequence[int]) -> Floats:
+        """The rows of images are their own."""
+        embedding = self.weights["token_embd.weight"]
+        scale = np.sqrt(embedding.shape[1])
+        return np.array(
+            [
+                token.media.rows()[token.place]
+                if isinstance(token, MediaToken)
+                else embedding[token] * scale
+                for token in tokens
+            ],
+            dtype=float,
+        )
 
     def hidden(self, tokens: list[int]) -> list[Floats]:
         """The rows that enter each layer, and those behind the output norm: each (n, width)."""

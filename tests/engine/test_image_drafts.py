@@ -1,0 +1,192 @@
+"""Drafters that run models or read hidden rows, in texts with images.
+
+The text is that of plain decoding. Each draft is an independent forward's: from the words alone, or
+from the target's rows, of images too where the drafter keeps them.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.drafter_kinds import EXACT, FIRST, PROMPT, Pair, write_pair
+from fakes.eagle3 import LIKELY
+from fakes.projectors import picture
+from fakes.pycode import load
+from fakes.recorder import Recorder, partly_right
+from fakes.seen import SeeingRows, projector_for
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from localspec.drafters.assistant import Assistant
+from localspec.drafters.dflash import Dflash
+from localspec.drafters.output_row import OutputRowDrafter
+from localspec.engine.engine import Engine
+from localspec.engine.state_store import StateStore
+from localspec.utils.media import has_media
+
+PAIRS = [*FIRST, ("eagle3", "qwen35"), ("dflash", "qwen35"), ("medusa", "qwen35")]
+OPTIONS: dict[str, Any] = {"max_tokens": 9, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids=" on ".join)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return write_pair(*request.param, tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture(scope="module")
+def projector(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return projector_for(pair.target, tmp_path_factory.mktemp("projector") / "mmproj.gguf")
+
+
+@pytest.fixture(scope="module")
+def plain(pair: Pair, projector: Path) -> Iterator[Engine]:
+    with load(pair.target, draft="none", mmproj=projector, **EXACT) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def engine(pair: Pair, projector: Path) -> Iterator[Engine]:
+    with load(pair.target, draft=pair.draft, mmproj=projector, **EXACT) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def rows(pair: Pair) -> Iterator[SeeingRows]:
+    with SeeingRows(pair.target, pair.reads) as rows:
+        yield rows
+
+
+@pytest.fixture
+def drafts(pair: Pair, rows: SeeingRows, monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    return Recorder(pair.drafter, pair.oracle_of(rows), monkeypatch)
+
+
+def image(engine: Engine, seed: int) -> list[int]:
+    projector = engine.model.projector
+    assert projector is not None
+    return projector.tokens(picture(56, 56 + 28 * (seed % 2), seed=seed))
+
+
+def texts(engine: Engine) -> list[list[int]]:
+    """Prompts with images before, between and behind words; some share words, some images."""
+    first, second = image(engine, 1), image(engine, 2)
+    start, end = PROMPT[:4], PROMPT[4:]
+    return [
+        [*start, *first, *end],
+        [*start, *second, *end],
+        [*first, *PROMPT],
+        [*start, *first, *end, *second, *first, *LIKELY],
+        [*start, *first, *second, 40],
+        PROMPT,
+        [*start, *first, *end, *second, *LIKELY],
+    ]
+
+
+def test_each_draft_is_that_of_the_whole_text(
+    engine: Engine, plain: Engine, drafts: Recorder, rows: SeeingRows
+) -> None:
+    """Whatever text came before."""
+    for seed, (prompt, same) in enumerate(zip(texts(engine), texts(plain), strict=True)):
+        options = {"max_tokens": 12, "temperature": seed % 2, "seed": seed, "ignore_eos": True}
+        expected = plain.generate(same, **options)
+        found = engine.generate(prompt, depth=1 + seed % 5, **options)
+        assert found.token_ids == expected.token_ids
+        assert found.stats.drafted
+        rows.prompts = [prompt]
+        drafts.check(every=2)
+    assert drafts.checked > 20
+
+
+def test_which_drafters_keep_images(engine: Engine, pair: Pair, drafts: Recorder) -> None:
+    """Heads without a cache of their own do, and those whose cache has rows of any kind.
+
+    Where all rows of an image have one position, no sliding window would ever pass them.
+    """
+    engine.generate(texts(engine)[0], depth=3, **OPTIONS)
+    is_block = issubclass(pair.drafter, Dflash)
+    keeps = is_block or issubclass(pair.drafter, Assistant | OutputRowDrafter)
+    is_pinned = is_block and engine.model.tells_rows_apart
+    assert {has_media(each.text) for each in drafts.drafts} == {keeps and not is_pinned}
+
+
+def test_drafts_that_are_right_in_part(
+    pair: Pair, engine: Engine, plain: Engine, drafts: Recorder, rows: SeeingRows
+) -> None:
+    prompt, same = texts(engine)[3], texts(plain)[3]
+    options = {"temperature": 1, "seed": 5, "ignore_eos": True}
+    expected = [*prompt, *plain.generate(same, max_tokens=40, **options).token_ids]
+    rows.prompts = [prompt]
+    with partly_right(pair.drafter, expected) as proposed:
+        for depth in (2, 4):
+            found = engine.generate(prompt, max_tokens=30, depth=depth, **options)
+            assert [*prompt, *found.token_ids] == expected[: len(prompt) + 30]
+            assert found.stats.accepted
+    assert sum(count for (_, right), count in proposed.items() if right) > 3
+    drafts.check(every=2)
+    assert drafts.checked > 10
+
+
+# What a text begins with, and what follows: images by their numbers, and words.
+PARTS = st.lists(
+    st.one_of(st.integers(1, 2), st.sampled_from([[40], [266, 271], [*LIKELY]])), max_size=4
+)
+
+
+def text_of(engine: Engine, begin: int, parts: list[Any]) -> list[int]:
+    """A text of these parts; texts that begin with other numbers share no beginning."""
+    tokens = [begin, *PROMPT[:3]]
+    for part in parts:
+        tokens += image(engine, part) if isinstance(part, int) else part
+    return [*tokens, 41]
+
+
+@pytest.fixture(scope="module")
+def company(pair: Pair, projector: Path) -> Iterator[Engine]:
+    with load(pair.target, draft=pair.draft, mmproj=projector, texts=2, **EXACT) as engine:
+        yield engine
+
+
+@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_history(
+    company: Engine, plain: Engine, pair: Pair, rows: SeeingRows, data: st.DataObject
+) -> None:
+    """Texts of words and images, alone and beside another, cut short."""
+    with pytest.MonkeyPatch.context() as patch:
+        drafts = Recorder(pair.drafter, pair.oracle_of(rows), patch)
+        for seed in range(data.draw(st.integers(2, 5))):
+            some = data.draw(st.lists(PARTS, min_size=1, max_size=2))
+            depth, count = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 9))
+            options = OPTIONS | {"seed": seed, "temperature": data.draw(st.sampled_from([0, 1]))}
+            prompts = [text_of(company, 50 + at, parts) for at, parts in enumerate(some)]
+            expected = [
+                plain.generate(text_of(plain, 50 + at, parts), **options).token_ids
+                for at, parts in enumerate(some)
+            ]
+            rows.prompts = prompts
+            if len(prompts) > 1:
+                found = company.generate(prompts, depth=depth, **options)
+                assert [each.token_ids for each in found] == expected
+            else:
+                stream = company.stream(prompts[0], depth=depth, **options)
+                start = [token.id for token, _ in zip(stream, range(count), strict=False)]
+                stream.close()
+                assert start == expected[0][: len(start)]
+            drafts.check(every=3)
+
+
+def test_what_was_read_beside_an_image_is_not_saved(
+    engine: Engine, drafts: Recorder, rows: SeeingRows, tmp_path: Path
+) -> None:
+    """On disk are numbers alone, which would not tell it from the same words without an image."""
+    slot, store = engine.slots.own, StateStore(tmp_path)
+    engine.generate(texts(engine)[0], depth=3, **OPTIONS)
+    slot.target.set_tokens(PROMPT)
+    assert slot.save("a", store) is None
+    assert slot.load("a", store) is None
+    drafts.drafts.clear()
+    engine.generate([*PROMPT, 40], depth=3, **OPTIONS)
+    rows.prompts = [[*PROMPT, 40]]
+    drafts.check()
+    assert drafts.checked
