@@ -67,8 +67,8 @@ mmproj_option = click.option(
     "--mmproj",
     metavar="FILE|none",
     callback=lambda _context, _option, value: value and _projector(value),
-    help="The file that reads images and sounds for the model; `none` is none. "
-    "[default: the one beside the model, if there is any]",
+    help="The file that reads images and sounds for the model, with room on a GPU before layers of "
+    "the model; `none` is none. [default: the one beside the model, if there is any]",
 )
 
 

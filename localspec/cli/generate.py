@@ -158,7 +158,7 @@ def generate(
     if (image or audio) and chat is False:
         option = "--image" if image else "--audio"
         raise InvalidValueError(f"{option} is for chats, and --raw continues a text; leave one out")
-    require_projector({"--image": image, "--audio": audio}, model, mmproj)
+    mmproj = require_projector({"--image": image, "--audio": audio}, model, mmproj)
     if chat is not False:
         start_renderer()
     with on_interrupt(exit_at_once), loading_shown():

@@ -22,10 +22,11 @@ def media_options(command: Command) -> Command:
 
 def require_projector(
     given: Mapping[str, Sequence[bytes]], model: str | None, mmproj: str | None
-) -> None:
-    """Raise InvalidValueError if there are images or sounds that the model does not read.
+) -> str | None:
+    """Return the file that reads what is given, so that it has room before layers of the model.
 
-    given: by the option. model, mmproj: as the command has them.
+    given: by the option. model, mmproj: as the command has them; without images and sounds, mmproj
+    is returned. Raises InvalidValueError if there are some that the model does not read.
     """
     # `--help` must not wait for these imports.
     from localspec.models import registry
@@ -33,7 +34,7 @@ def require_projector(
     from localspec.models.projectors import NO_PROJECTOR, find_projector
 
     if (option := next(filter(given.get, given), None)) is None:
-        return
+        return mmproj
     if mmproj == NO_PROJECTOR:
         raise InvalidValueError(f"{option} is given beside --mmproj none; leave one of them out")
     target = registry.bundled().target if model is None else locate(model)
@@ -50,6 +51,7 @@ def require_projector(
                 f"{option}: {projector.path.name}, which is for {target.name}, reads "
                 f"{projector.kinds} only; leave it out"
             )
+    return str(projector.path)
 
 
 def _media_option(kind: str, formats: str, text: str) -> Callable[[Command], Command]:

@@ -9,6 +9,7 @@ from localspec.gguf.projectors import ProjectorFile
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
 from localspec.llama.rope import UNSCALED, file_factor
 from localspec.memory.estimate import cache_bytes
+from localspec.memory.projector_memory import projector_bytes
 from localspec.models.bundled_files import name_of
 from localspec.models.own_drafters import OwnDrafter
 from localspec.models.registry import Pair
@@ -109,8 +110,9 @@ def reads_text(projector: ProjectorFile | None) -> str:
     """Return what a model reads, and the file that turns it into rows."""
     if projector is None:
         return "text"
-    size = format_bytes(projector.path.stat().st_size)
-    return f"text, {projector.kinds} by {projector.path.name} ({size}, loaded with the first one)"
+    size = format_bytes(projector_bytes(projector))
+    by = f"{projector.path.name} (takes {size} of memory, from the first one on)"
+    return f"text, {projector.kinds} by {by}"
 
 
 def projector_record(projector: ProjectorFile) -> dict[str, Any]:
@@ -118,6 +120,7 @@ def projector_record(projector: ProjectorFile) -> dict[str, Any]:
     return {
         "file": str(projector.path),
         "size": projector.path.stat().st_size,
+        "memory": projector_bytes(projector),
         "images": projector.images,
         "sounds": projector.sounds,
     }

@@ -253,7 +253,7 @@ def load(
     Without it they grow when further texts begin, for which old and new must fit side by side.
     chat_template: a chat template in Jinja, or the Path of its file, that stands for the GGUF's.
     mmproj: the file that reads images and sounds for the target, or "none"; None: the one beside
-    it, if any.
+    it, if any. One that is named has room on a GPU before layers of the target.
     gpu_layers, rpc to cpu_moe: where the target is; draft_device, draft_gpu_layers: where draft
     models are; see Placement. `device=["none"]` is the processor. rope_scaling to yarn_orig_ctx:
     see RopeScaling. The others are those of RuntimeConfig; None lets localspec choose.

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from localspec.errors import ModelLoadError
@@ -24,6 +24,7 @@ class ProjectorFile:
     path: Path
     images: bool
     sounds: bool
+    header: Header = field(repr=False, compare=False)
 
     @property
     def kinds(self) -> str:
@@ -52,7 +53,7 @@ def check_projector(path: Path) -> ProjectorFile:
     images, sounds = (_reads(header, name) for name in ("vision", "audio"))
     if not (images or sounds):
         raise ModelLoadError(f"{display_name(path)} reads neither images nor sounds; take another")
-    return ProjectorFile(path, images, sounds)
+    return ProjectorFile(path, images, sounds, header)
 
 
 def choose_projector(files: Iterable[str], target: str) -> str | None:

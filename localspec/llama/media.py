@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
 from localspec.llama import library
 from localspec.llama.batch import SECTIONS
+from localspec.llama.devices import gpu_pointers
 from localspec.llama.model import Model
 from localspec.utils import lack_of_memory
 from localspec.utils.closing import Closing
@@ -35,7 +36,7 @@ _TEXT, _IMAGE = 0, 1
 
 
 @cache
-def _mtmd() -> Any:
+def mtmd_library() -> Any:
     """llama.cpp's library for images and sounds. Raises ModelLoadError where the build lacks it."""
     try:
         from llama_cpp import mtmd_cpp
@@ -55,7 +56,7 @@ class Encoded:
     """
 
     def __init__(self, projector: "Projector", chunk: Any, *, width: int) -> None:
-        mtmd = _mtmd()
+        mtmd = mtmd_library()
         self.count = int(mtmd.mtmd_input_chunk_get_n_tokens(chunk))
         self.positions = int(mtmd.mtmd_input_chunk_get_n_pos(chunk))
         self.width = width
@@ -81,7 +82,7 @@ class Encoded:
         """
         if not (self._projector.tells_rows_apart and self._is_image):
             return None
-        mtmd = _mtmd()
+        mtmd = mtmd_library()
         found = (mtmd.mtmd_decoder_pos * self.count)()
         image = mtmd.mtmd_input_chunk_get_tokens_image(self._chunk)
         mtmd.mtmd_helper_image_get_decoder_pos(image, start, found)
@@ -100,45 +101,59 @@ class Projector(Closing):
 
     path: the file (mmproj). threads: CPU threads. most_rows: of a pass of the model, which bounds
     images that are read in one pass. reads_images, reads_sounds: what it is for. tells_rows_apart:
-    whether rows of an image have several positions each (M-RoPE).
+    whether rows of an image have several positions each (M-RoPE). gpu: the name of the GPU that it
+    computes on; None: the processor. lack: why it left the GPU, in words that follow its name; None
+    if it did not.
 
-    It is on the model's GPU where there is room. Raises ModelLoadError if it cannot be loaded, or
-    is of another model.
+    Raises ModelLoadError if it cannot be loaded, or is of another model.
     """
 
-    def __init__(self, path: Path, model: Model, threads: int, most_rows: int) -> None:
-        mtmd = _mtmd()
+    def __init__(
+        self, path: Path, model: Model, threads: int, most_rows: int, gpu: str | None = None
+    ) -> None:
+        mtmd = mtmd_library()
         self.path = path
         self._model, self._most_rows, self._lock = model, most_rows, Lock()
         self._tokens: OrderedDict[bytes, list[int]] = OrderedDict()
         # Those that were used last are at the end.
         self._rows: OrderedDict[Encoded, NDArray[np.float32]] = OrderedDict()
-        params = mtmd.mtmd_context_params_default()
-        params.use_gpu, params.n_threads = model.is_offloaded, threads
+        self.lack: str | None = None
+        self._gpu = gpu
+        self._params = params = mtmd.mtmd_context_params_default()
+        params.use_gpu, params.n_threads = gpu is not None, threads
+        params.device = gpu_pointers()[gpu] if gpu else None
         params.print_timings = params.warmup = False
-        self._handle: Any = self._load(params)
+        self._handle: Any = self._load()
         if mtmd.mtmd_decode_use_non_causal(self._handle, None):
             # All rows of an image are in one pass then: images are made small enough for it.
             mtmd.mtmd_free(self._handle)
             params.image_max_tokens = most_rows
-            self._handle = self._load(params)
+            self._handle = self._load()
         self.reads_images = bool(mtmd.mtmd_support_vision(self._handle))
         self.reads_sounds = bool(mtmd.mtmd_support_audio(self._handle))
         self.tells_rows_apart = bool(mtmd.mtmd_decode_use_mrope(self._handle))
         self._width = int(llama_cpp.llama_model_n_embd_inp(model.handle))
 
-    def _load(self, params: Any) -> Any:
+    def _load(self) -> Any:
         library.clear_log()
-        if handle := _mtmd().mtmd_init_from_file(bytes(self.path), self._model.handle, params):
+        path, model = bytes(self.path), self._model
+        if handle := mtmd_library().mtmd_init_from_file(path, model.handle, self._params):
             return handle
-        if params.use_gpu and lack_of_memory.is_said_in(library.logged()):
-            params.use_gpu = False  # slower, but where the model itself has left no room
-            return self._load(params)
+        if self._leaves_gpu():
+            return self._load()
         raise ModelLoadError(
             f"{self.path.name} cannot be loaded for {self._model.path.name} "
             f"({library.first_error() or 'no reason given'}); take the mmproj file that was made "
             "for this model"
         )
+
+    def _leaves_gpu(self) -> bool:
+        """Whether a GPU had no memory for what failed: then the processor computes from now on."""
+        if not (self._params.use_gpu and lack_of_memory.is_said_in(library.logged())):
+            return False
+        self._params.use_gpu, self._params.device = False, None
+        self.lack = f"found no memory on {self._gpu}"
+        return True
 
     def tokens(self, data: bytes) -> list[int]:
         """The tokens of an image or a sound, with those that begin and end it for the model.
@@ -156,19 +171,18 @@ class Projector(Closing):
 
     def looks_ahead(self, chunk: Any) -> bool:
         """Whether the rows of a part attend to those behind them, too."""
-        return bool(_mtmd().mtmd_decode_use_non_causal(self._handle, chunk))
+        return bool(mtmd_library().mtmd_decode_use_non_causal(self._handle, chunk))
 
     def rows(self, media: Encoded, chunk: Any) -> NDArray[np.float32]:
         """As in Encoded; `chunk` is the library's."""
-        mtmd = _mtmd()
+        mtmd = mtmd_library()
         with self._lock:
             if (known := self._rows.get(media)) is not None:
                 self._rows.move_to_end(media)
                 return known
             if self._handle is None:
                 raise LocalspecError(f"{self.path.name} was closed; load the model again")
-            library.clear_log()
-            if mtmd.mtmd_encode_chunk(self._handle, chunk):
+            if not self._encodes(chunk):
                 raise LocalspecError(
                     f"{self.path.name} could not read a file "
                     f"({library.first_error() or 'no reason given'})"
@@ -179,6 +193,19 @@ class Projector(Closing):
             while len(self._rows) > 1 and self._row_bytes > _MOST_ROW_BYTES:
                 self._rows.popitem(last=False)
             return found
+
+    def _encodes(self, chunk: Any) -> bool:
+        """Whether a part was read, on the processor if need be."""
+        mtmd = mtmd_library()
+        library.clear_log()
+        if not mtmd.mtmd_encode_chunk(self._handle, chunk):
+            return True
+        if not self._leaves_gpu():
+            return False
+        mtmd.mtmd_free(self._handle)
+        self._handle = None
+        self._handle = self._load()
+        return not mtmd.mtmd_encode_chunk(self._handle, chunk)
 
     @property
     def _row_bytes(self) -> int:
@@ -191,13 +218,13 @@ class Projector(Closing):
             self._rows.clear()
             handle, self._handle = self._handle, None
             if handle:
-                _mtmd().mtmd_free(handle)
+                mtmd_library().mtmd_free(handle)
 
     def _read(self, data: bytes, key: bytes) -> Iterator[int]:
         if self._handle is None:
             raise LocalspecError(f"{self.path.name} was closed; load the model again")
         require_readable(data, images=self.reads_images, sounds=self.reads_sounds)
-        mtmd = _mtmd()
+        mtmd = mtmd_library()
         with self._chunks(data) as chunks:
             for number in range(mtmd.mtmd_input_chunks_size(chunks)):
                 chunk = mtmd.mtmd_input_chunks_get(chunks, number)
@@ -218,7 +245,7 @@ class Projector(Closing):
     @contextmanager
     def _chunks(self, data: bytes) -> Iterator[Any]:
         """The library's parts of an image or a sound, with the tokens around them."""
-        mtmd, marker = _mtmd(), _mtmd().mtmd_get_marker(self._handle)
+        mtmd, marker = mtmd_library(), mtmd_library().mtmd_get_marker(self._handle)
         buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
         library.clear_log()
         # What it cannot read, the library would otherwise hand to ffmpeg, a program of any version.

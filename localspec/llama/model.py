@@ -3,7 +3,7 @@
 import ctypes
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,6 +40,16 @@ class MediaReader(Protocol):
 
     def tokens(self, data: bytes) -> list[int]:
         """The tokens of a file's contents. Raises InvalidValueError if it cannot be read."""
+        ...
+
+    @property
+    def reserved(self) -> Mapping[str, int]:
+        """The bytes by device that it will take with the first image, and nothing else may."""
+        ...
+
+    @property
+    def note(self) -> str | None:
+        """Why it is on the processor although the model is not; None if it is not known to be."""
         ...
 
     def close(self) -> None: ...

@@ -258,8 +258,8 @@ class EngineConfig:
     texts: for how many texts at once caches get room, where they share one and as many fit.
     memory_faults: how often memory has run out while texts were written; so many of the largest
     plans of what it is used for are passed over. chat_template: stands for the target's own.
-    mmproj: the file that reads images and sounds for the target, or "none"; None: the one beside
-    it, if any.
+    mmproj: the file that reads images and sounds for the target, which has room on a GPU before
+    layers of the target, or "none"; None: the one beside it, if any.
     """
 
     model: str | Path | None

@@ -20,7 +20,7 @@ from localspec.loading.drafter_finder import (
 from localspec.memory.available import HOST, free_memory
 from localspec.memory.memory_plan import memory_plan
 from localspec.memory.model_memory import ModelMemory
-from localspec.memory.request import MemoryPlan, MemoryRequest
+from localspec.memory.request import MemoryPlan, MemoryRequest, ProjectorRoom
 
 
 def plan_drafters(
@@ -31,11 +31,12 @@ def plan_drafters(
     *,
     texts: int = 1,
     reserve: int = 0,
+    projector: ProjectorRoom | None = None,
 ) -> tuple[FoundDrafters, MemoryPlan]:
     """Find the drafters, and plan the memory of all models and caches; nothing is loaded.
 
     weights: the target, if it is in memory already. texts: as many as fit get room.
-    reserve: as in MemoryRequest.
+    reserve, projector: as in MemoryRequest.
 
     A draft model that `auto` added is left out if it does not fit, and the next one is tried.
     Raises ModelLoadError if the target or a named drafter does not fit.
@@ -45,7 +46,7 @@ def plan_drafters(
     def plan_of(found: FoundDrafters) -> MemoryPlan:
         request = _memory_request(found, target, runtime, weights)
         context = replace(request.context, texts=texts)
-        return memory_plan(replace(request, context=context, reserve=reserve))
+        return memory_plan(replace(request, context=context, reserve=reserve, projector=projector))
 
     while (plan := plan_of(found)).no_drafter:
         # Another of the target's own drafters may be smaller.

@@ -7,6 +7,7 @@ from localspec.errors import ModelLoadError
 from localspec.gguf import long_rope
 from localspec.gguf.facts import Facts
 from localspec.gguf.kv_types import require_fits
+from localspec.gguf.projectors import ProjectorFile
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.context_limit import rope_notes, within_model
 from localspec.loading.drafter_finder import FoundDrafters
@@ -15,9 +16,11 @@ from localspec.loading.gpu_check import check_gpus
 from localspec.loading.load_check import loadable_facts
 from localspec.loading.placement_notes import rounding_note, target_notes
 from localspec.loading.places import MAX_TEXTS, most_texts
-from localspec.memory.request import MemoryPlan
+from localspec.memory.projector_memory import projector_bytes
+from localspec.memory.request import MemoryPlan, ProjectorRoom
 from localspec.models import registry
 from localspec.models.locate import beginning_note, locate
+from localspec.models.projectors import find_projector
 from localspec.utils.format import counted
 
 _REPRODUCIBLE = (
@@ -38,7 +41,8 @@ class PlannedLoad:
     """What is to be loaded.
 
     facts: of the target. runtime: as asked for, within what the model can. found, plan: as of
-    `plan_drafters`. notes: the requests that have no effect, one line each.
+    `plan_drafters`. notes: the requests that have no effect, one line each. projector: what reads
+    images for the target; None: nothing.
     """
 
     facts: Facts
@@ -46,12 +50,13 @@ class PlannedLoad:
     found: FoundDrafters
     plan: MemoryPlan
     notes: Sequence[str]
+    projector: ProjectorFile | None = None
 
     @property
     def amounts(self) -> tuple[object, ...]:
         """What takes memory, without words and figures about what is free."""
         plan, files = self.plan, [each.files for each in self.found.models]
-        places = plan.placement, plan.drafter_placement
+        places = plan.placement, plan.drafter_placement, plan.projector_gpu
         return files, plan.context, plan.drafter_kv_type, places
 
 
@@ -67,7 +72,16 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     placement = shared.placement if shared else runtime.placement.for_layers(layers)
     runtime = replace(runtime, placement=placement)
     texts = 1 if never_shares(runtime) else min(config.texts, MAX_TEXTS)
-    found, plan = plan_drafters(config.draft, facts, runtime, shared, texts=texts, reserve=reserve)
+    projector, no_projector = find_projector(config.mmproj, facts.files[0])
+    found, plan = plan_drafters(
+        config.draft,
+        facts,
+        runtime,
+        shared,
+        texts=texts,
+        reserve=reserve,
+        projector=_room(projector, config),
+    )
     if shared and plan.placement != placement:
         raise ModelLoadError(f"there is no room beside another engine: {'; '.join(plan.notes)}")
     n_ctx, room = plan.context.n_ctx, plan.context.texts
@@ -83,7 +97,16 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     rounded = [rounding_note(runtime, "kv_type")]
     rounded += [rounding_note(runtime, "drafter_kv_type")] if found.models else []
     notes = [meant, context_note, *scaled, *useless, rotated, fewer_texts, *rounded]
-    return PlannedLoad(facts, runtime, found, plan, [note for note in notes if note])
+    notes.append(no_projector)
+    return PlannedLoad(facts, runtime, found, plan, [*filter(None, notes)], projector)
+
+
+def _room(projector: ProjectorFile | None, config: EngineConfig) -> ProjectorRoom | None:
+    """The room that images have on a GPU; None where they have theirs, or none are read."""
+    if not projector or (config.weights and config.weights.projector):
+        return None
+    is_asked = config.mmproj is not None
+    return ProjectorRoom(projector.path.name, projector_bytes(projector), is_asked)
 
 
 def load_plans(config: EngineConfig) -> Iterator[PlannedLoad]:

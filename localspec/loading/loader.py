@@ -31,7 +31,6 @@ from localspec.loading.load_plan import PlannedLoad, load_plans, never_shares
 from localspec.loading.placement_notes import cache_note, drafter_note
 from localspec.loading.places import Place, sequence_beside
 from localspec.loading.threads import ThreadWatch, fit_threads, thread_watch
-from localspec.models.projectors import find_projector
 from localspec.sampling.recommended import left_out
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.busy_cores import BUSY, BusyCores
@@ -91,7 +90,9 @@ class LoadedModels:
     @property
     def notes(self) -> Sequence[str]:
         """The requests that could not be met in full, one line each."""
-        own = filter(None, (self.threads_note, self.drafters.lost, *self._drafter_notes))
+        projector = self.target.model.projector
+        seeing = projector.note if projector else None
+        own = filter(None, (self.threads_note, self.drafters.lost, seeing, *self._drafter_notes))
         return (*self.target_notes, *own, *self.drafters.notes)
 
     @property
@@ -256,7 +257,6 @@ def _load(
         drafter_placement=plan.drafter_placement,
         ubatch=plan.context.ubatch,
     )
-    projector, no_projector = find_projector(config.mmproj, facts.files[0])
     with ExitStack() as undo:
         weights = shareable(config.weights, found)
         if weights is None:
@@ -271,9 +271,16 @@ def _load(
         target = runtime.context_for(weights, facts.header, plan.context)
         undo.callback(target.close)
         runtime, threads_note = fit_threads(target, runtime)
-        if projector and weights.projector is None:
+        if planned.projector and weights.projector is None:
             threads, most_rows = runtime.threads_for(weights.size), target.context.chunk
-            weights.projector = LazyProjector(projector, weights, threads, most_rows)
+            weights.projector = LazyProjector(
+                planned.projector,
+                weights,
+                threads,
+                most_rows,
+                planned_gpu=plan.projector_gpu,
+                is_asked=config.mmproj is not None,
+            )
         past = PastTexts(weights.vocabulary_fingerprint) if config.remember else None
         sources = copy_sources(weights, past, config.copied_texts)
         only_this_kv_type = plan.drafter_kv_type != asked.drafter_kv_type
@@ -284,7 +291,7 @@ def _load(
         undo.callback(drafter_set.close)
         costs, policies = _calibrated(target, drafter_set, runtime)
         digits = _digits(target, facts.header, drafter_set, runtime)
-        notes = _target_notes(config, planned, target, ran_out, no_projector)
+        notes = _target_notes(config, planned, target, ran_out)
         undo.pop_all()
     for model in {weights, *(each.model for each in drafters.drafters if each.model)}:
         note_use(model.path)
@@ -309,12 +316,8 @@ def _target_notes(
     planned: PlannedLoad,
     target: KVSequence,
     ran_out: OutOfMemoryError | None,
-    no_projector: str | None,
 ) -> Sequence[str]:
-    """The `target_notes` of LoadedModels; ran_out: as in `_load`.
-
-    no_projector: why the projector beside the target is left out.
-    """
+    """The `target_notes` of LoadedModels; ran_out: as in `_load`."""
     less = "memory ran out while loading, so less was planned: "
     name, header = planned.facts.files[0].name, planned.facts.header
     found = (
@@ -323,7 +326,6 @@ def _target_notes(
         *(() if config.runtime.placement.devices == () else unfit_gpus.notes()),
         *planned.plan.notes,
         *planned.notes,
-        no_projector,
         _UNLOCKED.format(name) if target.model.is_unlocked else None,
         *left_out(header.metadata),
         reproducible_note(target) if planned.runtime.reproducible else None,

@@ -95,13 +95,15 @@ class _Memory:
         return free_memory(self._other.model.placement)
 
     def _needed(self, texts: int, free: FreeMemory) -> Counter[str]:
+        """Bytes by device, with those that images will take."""
         params = replace(self._other.context.params, texts=texts)
         least = self._sizes.least_bytes(params)
         if least > HOPELESS * free.total:
             return Counter({HOST: least})
         found = self._sizes.bytes_by_device(params)
         if found is not None:
-            return found
+            projector = self._other.model.projector
+            return found + Counter(projector.reserved if projector else {})
         estimated = self._sizes.estimated_bytes(params)
         return Counter({self._sizes.last_device: estimated or least})
 

@@ -1,12 +1,12 @@
 """Free memory: how many bytes this process can still allocate on each device."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import psutil
 
 from localspec.llama.devices import INTEGRATED_GPU, Device, devices, usual_gpus
-from localspec.llama.placement import DEFAULT, Placement
+from localspec.llama.placement import DEFAULT, Placement, is_address
 from localspec.llama.workers import connect
 from localspec.llama.workers import free_memory as worker_memory
 from localspec.utils.format import format_bytes
@@ -21,7 +21,7 @@ _MIB = 2**20
 # Kept free for vocabularies, the tables of drafters, and the interpreter.
 _HOST_RESERVE = 96 * _MIB
 # Kept free for a GPU's driver and its libraries.
-_GPU_RESERVE = 512 * _MIB
+GPU_RESERVE = 512 * _MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,12 @@ class FreeMemory:
         }
         return replace(self, by_device=left)
 
+    def freest_gpu(self, devices: Iterable[str]) -> str | None:
+        """The GPU of this machine among these devices with the most free; None without any."""
+        names = {name.lower() for name in devices if not is_address(name)}
+        gpus = [name for name in self.by_device if name != HOST and name.lower() in names]
+        return max(gpus, key=self.by_device.__getitem__, default=None)
+
     @property
     def spares_main_memory(self) -> bool:
         """Whether what is not used on GPUs is used in main memory."""
@@ -135,13 +141,13 @@ def free_memory(*placements: Placement) -> FreeMemory:
         # Of one in the processor, no more than that counts as free.
         lends |= any(gpu.is_unified and gpu.kind != INTEGRATED_GPU for gpu in named)
         workers = worker_memory(connect(placement.workers))
-        free |= {name: max(0, size - _GPU_RESERVE) for name, size in workers.items()}
+        free |= {name: max(0, size - GPU_RESERVE) for name, size in workers.items()}
     return FreeMemory(free, frozenset(unified), lends)
 
 
 def _free_on(gpu: Device, host: int) -> int:
     """Return the free bytes of a GPU, less a reserve. host: those of main memory."""
-    free = gpu.free - _GPU_RESERVE
+    free = gpu.free - GPU_RESERVE
     if gpu.kind != INTEGRATED_GPU:
         return free
     # It computes in main memory, but for what the system never sees of it.

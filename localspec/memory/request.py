@@ -8,6 +8,19 @@ from localspec.llama.context_params import ContextParams
 from localspec.llama.placement import DEFAULT, Placement
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectorRoom:
+    """Room on a GPU for the file that reads images.
+
+    name: of the file. size: bytes. is_asked: whether the user wants images, so that it comes before
+    layers of the target; else it takes what the target leaves.
+    """
+
+    name: str
+    size: int
+    is_asked: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRequest:
     """What is to be loaded.
@@ -20,7 +33,8 @@ class MemoryRequest:
     optional_drafter: whether they may be left out, because nobody asked for them. drafter_kv_type
     to drafter_placement: as in RuntimeConfig. reserve: bytes that stay free on each device, beside
     what always does. matrix_heads: drafters without a cache: their weights take main memory, and
-    the target's output matrix a second time where they have none.
+    the target's output matrix a second time where they have none. projector: of what reads
+    images for the target, if it is to have room.
     """
 
     target: Facts
@@ -34,6 +48,7 @@ class MemoryRequest:
     matrix_heads: tuple[Facts, ...] = ()
     target_loaded: bool = False
     reserve: int = 0
+    projector: ProjectorRoom | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +58,8 @@ class MemoryPlan:
     context: of the target. no_drafter: why the drafter is left out, if it is. notes: what else is
     less than requested, and why, one line each. needed: bytes that the whole request takes, on all
     devices together. refusal: why nothing fits and what to do, in one line; None where this fits.
-    placement, drafter_placement: as in RuntimeConfig.
+    placement, drafter_placement: as in RuntimeConfig. projector_gpu: where the projector has room;
+    None: on no GPU.
     """
 
     context: ContextParams
@@ -54,6 +70,7 @@ class MemoryPlan:
     refusal: str | None = None
     placement: Placement = DEFAULT
     drafter_placement: Placement | None = None
+    projector_gpu: str | None = None
 
     def with_context(self, **changes: Any) -> "MemoryPlan":
         """The same with another context. changes: of its ContextParams."""

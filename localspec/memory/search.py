@@ -19,6 +19,7 @@ from localspec.memory.drafter_places import drafter_places, place_of_drafter
 from localspec.memory.estimate import cell_bytes
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.request import MemoryPlan, MemoryRequest
+from localspec.utils.format import format_bytes
 from localspec.utils.option_names import options
 
 # A smaller context is a multiple of this many tokens, and at least one of it, as in llama.cpp.
@@ -69,13 +70,34 @@ class Search:
         estimate = self._estimate(requested)
         if estimate is not None and self._is_ample(estimate):
             return self._for_several_texts(replace(requested, needed=estimate))
+        projector = self._request.projector
+        if not (projector and projector.is_asked):
+            return self._first_that_fits(requested)
+        roomy = self._with_projector(requested)
+        found = self._first_that_fits(roomy)
+        if roomy.projector_gpu and (found.refusal or found.placement.is_on_processor):
+            beside = f"beside its model both {self._shortage_text(roomy)}"
+            note = f"{projector.name} is on the processor: {beside}"
+            found = self._first_that_fits(replace(requested, notes=(note,)))
+        return found
+
+    def _first_that_fits(self, requested: MemoryPlan) -> MemoryPlan:
         requested = replace(requested, needed=self._needed(requested).total())
         for plan in self._plans(requested):
             if not self._shortage(plan):
                 whole = self._with_snapshots(plan, requested)
+                roomy = self._with_projector(whole)
+                whole = whole if self._shortage(roomy) else roomy
                 whole = self._with_wider_passes(self._for_several_texts(whole))
                 return self._with_crowding(whole)
         return replace(plan, refusal=self._refusal(plan))
+
+    def _with_projector(self, plan: MemoryPlan) -> MemoryPlan:
+        """Return a plan that has room for images on a GPU of the target's, if it has any."""
+        if not self._request.projector:
+            return plan
+        gpu = self._free.freest_gpu(names_of(plan.placement))
+        return replace(plan, projector_gpu=gpu)
 
     def _with_snapshots(self, plan: MemoryPlan, requested: MemoryPlan) -> MemoryPlan:
         """Return a plan that fits with as many of its snapshots as fit."""
@@ -321,7 +343,15 @@ class Search:
         needed = Counter({HOST: self._matrix_heads_bytes(plan)})
         for model, params in self._models(plan):
             needed.update(model.bytes_by_device(params))
+        if gpu := plan.projector_gpu:
+            needed[gpu] += self._projector_bytes(plan)
         return needed
+
+    def _projector_bytes(self, plan: MemoryPlan) -> int:
+        """Return the bytes of the projector on a GPU, where it is beside the target."""
+        projector = self._request.projector
+        has_room = plan.projector_gpu and not plan.placement.is_on_processor
+        return projector.size if projector and has_room else 0
 
     def _shortage(self, plan: MemoryPlan) -> Shortage | None:
         """Return the device that lacks the most bytes, if one does."""
@@ -357,4 +387,7 @@ class Search:
 
     def _shortage_text(self, plan: MemoryPlan) -> str:
         """Return how much a plan that does not fit needs, and how much is free."""
-        return str(self._shortage(plan) or Shortage(HOST, 0, self._free.by_device[HOST]))
+        said = str(self._shortage(plan) or Shortage(HOST, 0, self._free.by_device[HOST]))
+        if (size := self._projector_bytes(plan)) and self._request.projector:
+            said += f" ({self._request.projector.name} takes {format_bytes(size)})"
+        return said

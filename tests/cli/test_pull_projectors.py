@@ -134,7 +134,9 @@ def test_it_is_listed_shown_and_deleted_with_its_last_model(shell: Shell) -> Non
         in listed
     )
     assert "text, images by mmproj-F16.gguf (" in shell("show", "zoo/owl:Q8_0").out
-    assert json.loads(shell("show", "zoo/owl:Q8_0", "--json").out)["projector"]["images"]
+    record = json.loads(shell("show", "zoo/owl:Q8_0", "--json").out)["projector"]
+    assert record["images"] and record["memory"] > record["size"] > SIZE // 2
+    assert f"takes {format_bytes(record['memory'])} of memory" in shell("show", "zoo/owl:Q8_0").out
     assert "\nreads          text\n" in shell("show", "zoo/deep:Q8_0").out
     assert shell("rm", "--yes", "zoo/owl:Q8_0").code == 0
     assert models_in(shell)["zoo/owl:Q4_K_M"] == "mmproj-F16.gguf"

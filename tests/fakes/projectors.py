@@ -4,6 +4,7 @@ import struct
 import zlib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -48,9 +49,25 @@ def tiny_projector(family: str) -> Path:
     return write_projector(tiny_folder() / f"mmproj-{family}.gguf", KINDS[family])
 
 
-def write_projector(path: Path, kind: str, *, width: int = WIDTH, side: int = _SIDE) -> Path:
-    """A projector for a model of embeddings of this width; images of side by side pixels."""
-    writer = gguf.GGUFWriter(path, "clip")
+class _Lacking(gguf.GGUFWriter):
+    """Leaves one tensor out."""
+
+    lost: str
+
+    def add_tensor(self, name: str, *args: Any, **options: Any) -> None:
+        if name != self.lost:
+            super().add_tensor(name, *args, **options)
+
+
+def write_projector(
+    path: Path, kind: str, *, width: int = WIDTH, side: int = _SIDE, lost: str = ""
+) -> Path:
+    """A projector for a model of embeddings of this width; images of side by side pixels.
+
+    lost: a tensor that it lacks.
+    """
+    writer = _Lacking(path, "clip")
+    writer.lost = lost
     _add_header(writer, kind, width, side)
     _add_tensors(writer, kind, width, (side // _PATCH) ** 2)
     writer.write_header_to_file()

@@ -24,10 +24,12 @@ from fakes.tiny import tiny_folder
 from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
+from localspec.llama import library, media
 from localspec.llama.context import Context, single_sequence
 from localspec.llama.context_params import ContextParams
+from localspec.llama.devices import processor_pointers
 from localspec.llama.library_context import library_params, new_context
-from localspec.llama.media import Encoded, Projector, _mtmd
+from localspec.llama.media import Encoded, Projector, mtmd_library
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.sequence import KVSequence
@@ -63,7 +65,7 @@ class Eyes:
         self, *images: bytes, params: ContextParams = PARAMS
     ) -> tuple[NDArray[np.float32], int]:
         """The logits behind the same text by the library's own loop, and the next position."""
-        mtmd, context = _mtmd(), self.projector._handle
+        mtmd, context = mtmd_library(), self.projector._handle
         marker = mtmd.mtmd_get_marker(context)
         text = marker.join(words.encode() for words in WORDS[: len(images) + 1])
         bitmaps = (mtmd.mtmd_bitmap_p_ctypes * len(images))()
@@ -356,6 +358,56 @@ def test_a_projector_of_another_model_is_refused(eyes: Eyes) -> None:
     path = write_projector(tiny_folder() / "mmproj-wide.gguf", KINDS[eyes.family], width=48)
     with pytest.raises(ModelLoadError, match="made for this model"):
         Projector(path, eyes.model, 1, 512)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a GPU, which is the processor."""
+    (pointer, *_) = processor_pointers()
+    monkeypatch.setattr(media, "gpu_pointers", lambda: {"GPU0": pointer})
+    return "GPU0"
+
+
+@pytest.mark.parametrize("function", ["mtmd_init_from_file", "mtmd_encode_chunk"])
+def test_a_gpu_without_memory_is_left(
+    function: str, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eyes, library_, calls = Eyes("gemma3"), mtmd_library(), list[int]()
+    expected = encoded_rows(eyes.projector, IMAGES[0])
+    works = getattr(library_, function)
+
+    def fails_once(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) > 1:
+            return works(*arguments)
+        library._capture(4, b"ggml_gallocr: failed to allocate GPU0 buffer of size 5\n", None)
+        return 1 if function == "mtmd_encode_chunk" else None
+
+    monkeypatch.setattr(library_, function, fails_once)
+    projector = Projector(tiny_projector("gemma3"), eyes.model, 1, 512, gpu)
+    assert np.array_equal(encoded_rows(projector, IMAGES[0]), expected)
+    assert projector.lack == "found no memory on GPU0"
+    assert len(calls) > 1
+    projector.close()
+    eyes.close()
+
+
+def test_what_else_fails_on_a_gpu_fails(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    eyes = Eyes("llama")
+    projector = Projector(tiny_projector("llama"), eyes.model, 1, 512, gpu)
+    assert encoded_rows(projector, IMAGES[0]).any()
+    monkeypatch.setattr(mtmd_library(), "mtmd_encode_chunk", lambda *_: 1)
+    with pytest.raises(LocalspecError, match="could not read a file"):
+        encoded_rows(projector, IMAGES[1])
+    assert projector.lack is None
+    projector.close()
+    eyes.close()
+
+
+def encoded_rows(projector: Projector, image: bytes) -> NDArray[np.float32]:
+    (first, *_) = [token for token in projector.tokens(image) if isinstance(token, MediaToken)]
+    assert isinstance(first.media, Encoded)
+    return first.media.rows()
 
 
 def test_a_closed_projector_says_so() -> None:

@@ -19,7 +19,7 @@ from localspec.llama.rope import RopeScaling
 from localspec.memory import drafter_places, search
 from localspec.memory.available import HOST, FreeMemory
 from localspec.memory.memory_plan import best_plan
-from localspec.memory.request import MemoryPlan, MemoryRequest
+from localspec.memory.request import MemoryPlan, MemoryRequest, ProjectorRoom
 
 MIB = 2**20
 BITS = {"f16": 16, "q8_0": 8, "q4_0": 4}
@@ -500,3 +500,97 @@ def test_weights_that_are_loaded_are_not_counted(table: type[TableMemory]) -> No
     plan = on_processor(400 + BESIDE, target_loaded=True)
     assert (plan.needed, plan.notes) == ((400 + BESIDE) * MIB, ())
     assert len({(each.facts, each.placement) for each in table.made}) == len(table.made)
+
+
+# Images.
+
+FOUND = ProjectorRoom("mmproj.gguf", 150 * MIB, is_asked=False)
+ASKED = replace(FOUND, is_asked=True)
+
+
+def seeing(gpu: int, projector: ProjectorRoom, **request: Any) -> MemoryPlan:
+    return planned({HOST: AMPLE, "GPU0": gpu}, projector=projector, **request)
+
+
+@pytest.mark.parametrize("projector", [FOUND, ASKED])
+def test_images_have_room_on_a_gpu_where_all_of_it_fits(projector: ProjectorRoom) -> None:
+    plan = seeing(WHOLE + BESIDE + 150, projector, drafters=(DRAFTER,))
+    assert (plan.projector_gpu, plan.placement, plan.notes) == ("GPU0", GPU0, ())
+    assert (plan.context.n_ctx, plan.drafter_placement) == (8192, None)
+
+
+@pytest.mark.parametrize("gpu", [WHOLE + BESIDE + 149, WHOLE + BESIDE, 1360, 1260, 140, 100])
+def test_no_text_is_slower_for_images_that_nobody_asked_for(gpu: int) -> None:
+    request = {"drafters": (DRAFTER,), "fixed_context": True}
+    plan = seeing(gpu, FOUND, **request)
+    assert plan.projector_gpu is None
+    assert plan == planned({HOST: AMPLE, "GPU0": gpu}, **request)
+
+
+def test_what_layers_leave_is_for_images() -> None:
+    """Nine layers fit, and what is left is no layer."""
+    small = replace(FOUND, size=100 * MIB)
+    plan = seeing(9 * 140 + 100, small, fixed_context=True)
+    assert (plan.placement.gpu_layers, plan.projector_gpu) == (9, "GPU0")
+    assert seeing(9 * 140 + 99, small, fixed_context=True).projector_gpu is None
+
+
+def test_images_that_were_asked_for_come_before_the_rest() -> None:
+    def asked(gpu: int, **request: Any) -> MemoryPlan:
+        plan = seeing(gpu, ASKED, **request)
+        assert plan.projector_gpu == "GPU0"
+        return plan
+
+    shorter = asked(1000 + 6 * 50 + 150)
+    assert (shorter.placement, shorter.context.n_ctx) == (GPU0, 6144)
+    assert shorter.notes[0].endswith("are free (mmproj.gguf takes 157.3 MB)")
+    assert asked(WHOLE + 149, fixed_context=True).placement == replace(GPU0, gpu_layers=9)
+    moved = asked(WHOLE + BESIDE, drafters=(DRAFTER,), fixed_context=True)
+    assert (moved.placement, moved.drafter_placement) == (GPU0, ON_PROCESSOR)
+    named = {"drafters": (DRAFTER,), "drafter_placement": GPU0, "fixed_context": True}
+    alone = asked(WHOLE + 150, optional_drafter=True, **named)
+    assert alone.no_drafter and alone.placement == GPU0
+
+
+@pytest.mark.parametrize(
+    ("gpu", "place", "layers"),
+    [(289, GPU0, 2), (WHOLE, replace(GPU0, gpu_layers=10), 10), (139, GPU0, None)],
+)
+def test_images_are_read_on_the_processor_where_nothing_else_goes(
+    gpu: int, place: Placement, layers: int | None
+) -> None:
+    """The projector would leave no layer there, or layers and context are named."""
+    plan = seeing(gpu, ASKED, placement=place, fixed_context=True)
+    assert plan.projector_gpu is None and not plan.refusal
+    assert plan.placement == (replace(GPU0, gpu_layers=layers) if layers else ON_PROCESSOR)
+    assert plan.notes[0].startswith("mmproj.gguf is on the processor: beside its model both would")
+    assert "(mmproj.gguf takes 157.3 MB)" in plan.notes[0]
+
+
+def test_images_come_before_further_texts() -> None:
+    room = WHOLE + 150 + 400
+    for projector in (FOUND, ASKED):
+        plan = seeing(room, projector, texts=8)
+        assert (plan.projector_gpu, plan.context.texts) == ("GPU0", 2)
+    assert planned({HOST: AMPLE, "GPU0": room}, texts=8).context.texts == 2
+    assert planned({HOST: AMPLE, "GPU0": room + 250}, texts=8).context.texts == 3
+
+
+def test_images_are_read_on_the_gpu_with_the_most_room() -> None:
+    both = Placement(devices=("gpu0", "gpu1", "10.0.0.1:50052"))
+    free = FreeMemory({HOST: 9, "GPU0": 4, "GPU1": 5, "GPU2": 7, "10.0.0.1:50052": 8})
+    assert free.freest_gpu(both.devices or ()) == "GPU1"
+    assert free.freest_gpu(["10.0.0.1:50052", "CPU"]) is None
+
+
+def test_a_processor_plans_nothing_for_images() -> None:
+    for free in (2 * WHOLE, WHOLE, WHOLE - 10):
+        expected = on_processor(free, drafters=())
+        for projector in (FOUND, ASKED):
+            assert on_processor(free, drafters=(), projector=projector) == expected
+
+
+def test_a_gpu_that_computes_in_main_memory_has_images_too() -> None:
+    for free, gpu in ((WHOLE + 150, "GPU0"), (WHOLE + 149, None)):
+        plan = planned({HOST: free, "GPU0": free}, unified=("GPU0",), projector=FOUND)
+        assert (plan.placement, plan.context.n_ctx, plan.projector_gpu) == (GPU0, 8192, gpu)

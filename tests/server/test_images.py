@@ -433,7 +433,7 @@ def test_each_image_is_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """Also where two texts are read in turns, and an image has several passes."""
     write_tiny(tmp_path / "a.gguf", "llama", quantised=False, template=TURNS, context=4096)
     write_projector(tmp_path / "mmproj-a.gguf", "mlp", side=14 * 32)
-    library, encoded = media._mtmd(), list[Any]()
+    library, encoded = media.mtmd_library(), list[Any]()
     encode = library.mtmd_encode_chunk
     monkeypatch.setattr(
         library, "mtmd_encode_chunk", lambda *given: encoded.append(given) or encode(*given)
