@@ -169,7 +169,7 @@ def serve(
     address = Address(host, port, hosts=allow_host, origins=cors, key=_key(api_key_file))
     runtime = pop_runtime_options(options)
     if setup:
-        _print_setup(setup, models, alias, address, runtime)
+        _print_setup(setup, models, alias, address, runtime, mmproj=mmproj)
         return 0
     show_log(as_json=json_logs)
     request = ServeRequest(
@@ -178,7 +178,7 @@ def serve(
         depth,
         address,
         aliases=alias,
-        setup_command=_command(models, alias, address),
+        setup_command=_command(models, alias, address, mmproj),
         parallel=parallel,
         queue_limit=queue_limit,
         keep=keep,
@@ -200,16 +200,34 @@ def _print_setup(
     alias: tuple[str, ...],
     address: Address,
     runtime: Mapping[str, Any],
+    *,
+    mmproj: str | None,
 ) -> None:
     output = Output(color=False)
     shown = alias[:1] or [shown_name(each) for each in models]
-    printed = settings_of_client(client, address.url, shown, key=bool(address.key))
+    reads = {
+        name: read
+        for name, each in zip(shown, models, strict=True)
+        if len(read := _reads(each, mmproj)) > 1
+    }
+    printed = settings_of_client(client, address.url, shown, key=bool(address.key), reads=reads)
     output.data(f"{printed}\n")
     for asked in models:
         if too_long := _too_long_for(client, asked, runtime):
             output.note(too_long if len(models) == 1 else f"{shown_name(asked)}: {too_long}")
         if asked and not alias and (unknown := _unknown(asked)):
             output.note(f"{unknown} (the settings are right if the server has it)")
+
+
+def _reads(asked: str | None, mmproj: str | None) -> Sequence[str]:
+    """What a model reads, if it is here."""
+    # `--help` must not wait for this import.
+    from localspec.server.modalities import modalities_on_disk
+
+    with suppress(ModelNotFoundError, ModelLoadError):
+        path = registry.bundled().target if asked is None else locate(asked)
+        return modalities_on_disk(mmproj, path).names
+    return ()
 
 
 def _defaults() -> CommandDefaults | None:
@@ -263,10 +281,13 @@ def shown_name(asked: str | None) -> str:
     return Path(asked).stem if Path(asked).suffix == ".gguf" else asked
 
 
-def _command(models: Sequence[str | None], alias: tuple[str, ...], address: Address) -> str:
+def _command(
+    models: Sequence[str | None], alias: tuple[str, ...], address: Address, mmproj: str | None
+) -> str:
     """The part of the command line that the settings of clients depend on."""
     words = ["localspec", "serve", *filter(None, models)]
     words += ["--alias", alias[0]] if alias else []
+    words += ["--mmproj", mmproj] if mmproj else []
     words += ["--host", address.host] if address.host != _HOST else []
     words += ["--port", str(address.port)] if address.port != _PORT else []
     return command_line(words)

@@ -5,6 +5,7 @@ becomes tokens. Nobody can write a mark but this process: it has a secret.
 """
 
 import re
+from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from hashlib import sha256
@@ -81,11 +82,26 @@ def without_marks(text: str) -> str:
     return _MARK.sub("[image]", text)
 
 
-def _file(key: str) -> bytes:
+def marks_as_base64(text: str) -> str:
+    """A text with files in place of marks; empty where one is not kept any more."""
+    words, *others = _MARK.split(text)
+    for key, following in zip(others[::2], others[1::2], strict=True):
+        if (data := _kept(key)) is None:
+            return ""
+        words += b64encode(data).decode() + following
+    return words
+
+
+def _kept(key: str) -> bytes | None:
     with _lock:
         data = _files.get(key)
         if data is not None:
             _files.move_to_end(key)
+    return data
+
+
+def _file(key: str) -> bytes:
+    data = _kept(key)
     if data is None:
         raise InvalidValueError(
             f"an image was sent too long ago, and more than {_MOST_BYTES // 2**20} MiB of others "

@@ -3,14 +3,14 @@
 import ctypes
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from hashlib import blake2b, sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any, cast
-from weakref import finalize
+from typing import Any, TypeAlias, cast
+from weakref import finalize, ref
 
 import llama_cpp
 import numpy as np
@@ -27,8 +27,9 @@ from localspec.utils.media import MediaToken
 from localspec.utils.media_file import require_readable
 from localspec.utils.option_names import option
 
-# Of how many images and sounds the prepared pixels are kept, beside those of texts in caches.
-_KEPT = 8
+# Of how many images and sounds the prepared pixels are kept, beside those of texts in caches; with
+# those that wait for their text.
+_KEPT, _MOST_KEPT = 8, 32
 # The most bytes of rows that are kept beside those of the last image: several texts may be reading
 # images of several passes each, in turns.
 _MOST_ROW_BYTES = 128 * 2**20
@@ -91,6 +92,10 @@ class Encoded:
         return np.ascontiguousarray(by_row[:, [0, 2, 1, 3]].T)
 
 
+# Tokens of the vocabulary, or rows.
+Part: TypeAlias = Sequence[int] | Encoded
+
+
 def encoded(token: MediaToken) -> Encoded:
     """What a token is a row of, which is one of this library."""
     return cast(Encoded, token.media)
@@ -114,7 +119,11 @@ class Projector(Closing):
         mtmd = mtmd_library()
         self.path = path
         self._model, self._most_rows, self._lock = model, most_rows, Lock()
+        # Those that were asked for last are at the end, and those that wait for their text.
         self._tokens: OrderedDict[bytes, list[int]] = OrderedDict()
+        self._waiting: set[bytes] = set()
+        # Of all that are in texts.
+        self._parts: dict[bytes, Sequence[Sequence[int] | ref[Encoded]]] = {}
         # Those that were used last are at the end.
         self._rows: OrderedDict[Encoded, NDArray[np.float32]] = OrderedDict()
         self.lack: str | None = None
@@ -155,19 +164,52 @@ class Projector(Closing):
         self.lack = f"found no memory on {self._gpu}"
         return True
 
+    def prepare(self, data: bytes) -> None:
+        """Read an image or a sound, and keep it until its tokens are asked for.
+
+        data: as of `tokens`, which raises the same.
+        """
+        self._read(data, waits=True)
+
     def tokens(self, data: bytes) -> list[int]:
         """The tokens of an image or a sound, with those that begin and end it for the model.
 
         data: the contents of a file. Raises InvalidValueError if it cannot be read.
         """
+        return self._read(data, waits=False)
+
+    def _read(self, data: bytes, *, waits: bool) -> list[int]:
         key = sha256(data).digest()
         with self._lock:
-            if (known := self._tokens.get(key)) is None:
-                known = self._tokens[key] = list(self._read(data, key))
+            known = self._tokens.get(key) or [*_spelled(self._in_texts(key), key)]
+            if not known:
+                parts = [*self._parts_of(data)]
+                self._parts[key] = [
+                    ref(each) if isinstance(each, Encoded) else each for each in parts
+                ]
+                known = [*_spelled(parts, key)]
+            self._tokens[key] = known
             self._tokens.move_to_end(key)
-            if len(self._tokens) > _KEPT:
-                self._tokens.popitem(last=False)
-        return list(known)
+            if waits:
+                self._waiting.add(key)
+            else:
+                self._waiting.discard(key)
+            self._forget()
+        return [*known]
+
+    def _in_texts(self, key: bytes) -> Sequence[Part]:
+        """The parts of an image that some text still has; none without one."""
+        parts = [each() if isinstance(each, ref) else each for each in self._parts.get(key, ())]
+        found = [each for each in parts if each is not None]
+        return found if len(found) == len(parts) else ()
+
+    def _forget(self) -> None:
+        """Drop those that were asked for long ago, and do not wait; of all, a few stay at most."""
+        others = [key for key in self._tokens if key not in self._waiting]
+        for key in {*others[:-_KEPT], *[*self._tokens][:-_MOST_KEPT]}:
+            del self._tokens[key]
+            self._waiting.discard(key)
+        self._parts = {key: parts for key, parts in self._parts.items() if self._in_texts(key)}
 
     def looks_ahead(self, chunk: Any) -> bool:
         """Whether the rows of a part attend to those behind them, too."""
@@ -215,12 +257,14 @@ class Projector(Closing):
         """Free it."""
         with self._lock:
             self._tokens.clear()
+            self._parts.clear()
             self._rows.clear()
             handle, self._handle = self._handle, None
             if handle:
                 mtmd_library().mtmd_free(handle)
 
-    def _read(self, data: bytes, key: bytes) -> Iterator[int]:
+    def _parts_of(self, data: bytes) -> Iterator[Part]:
+        """The parts of an image or a sound, and the tokens around them."""
         if self._handle is None:
             raise LocalspecError(f"{self.path.name} was closed; load the model again")
         require_readable(data, images=self.reads_images, sounds=self.reads_sounds)
@@ -231,7 +275,7 @@ class Projector(Closing):
                 if mtmd.mtmd_input_chunk_get_type(chunk) == _TEXT:
                     count = ctypes.c_size_t()
                     found = mtmd.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(count))
-                    yield from found[: count.value]
+                    yield [*found[: count.value]]
                     continue
                 media = Encoded(self, chunk, width=self._width)
                 if media.looks_ahead and media.count > self._most_rows:
@@ -239,8 +283,7 @@ class Projector(Closing):
                         f"the image has {media.count} rows, which this model reads in one pass, "
                         f"and passes have {self._most_rows} at most; raise {option('ubatch')}"
                     )
-                for place in range(media.count):
-                    yield MediaToken(_number(key, number, place), media, place)
+                yield media
 
     @contextmanager
     def _chunks(self, data: bytes) -> Iterator[Any]:
@@ -266,6 +309,16 @@ class Projector(Closing):
         finally:
             mtmd.mtmd_input_chunks_free(chunks)
             mtmd.mtmd_bitmap_free(bitmap)
+
+
+def _spelled(parts: Sequence[Part], key: bytes) -> Iterator[int]:
+    """The tokens of the parts of a file. key: its digest."""
+    for number, part in enumerate(parts):
+        if isinstance(part, Encoded):
+            for place in range(part.count):
+                yield MediaToken(_number(key, number, place), part, place)
+        else:
+            yield from part
 
 
 def _unreadable(reason: str) -> InvalidValueError:

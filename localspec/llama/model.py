@@ -42,6 +42,10 @@ class MediaReader(Protocol):
         """The tokens of a file's contents. Raises InvalidValueError if it cannot be read."""
         ...
 
+    def prepare(self, data: bytes) -> None:
+        """Read a file, and keep it for `tokens`, which raises the same."""
+        ...
+
     @property
     def reserved(self) -> Mapping[str, int]:
         """The bytes by device that it will take with the first image, and nothing else may."""

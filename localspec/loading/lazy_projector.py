@@ -72,6 +72,13 @@ class LazyProjector(Closing):
 
     def tokens(self, data: bytes) -> list[int]:
         """As in MediaReader. Raises ModelLoadError, too, if it cannot be loaded."""
+        return self._projector().tokens(data)
+
+    def prepare(self, data: bytes) -> None:
+        """As in MediaReader, and `tokens`."""
+        self._projector().prepare(data)
+
+    def _projector(self) -> Projector:
         with self._lock:
             if self._loaded is None:
                 require_usable(self.file)
@@ -80,7 +87,7 @@ class LazyProjector(Closing):
                 self._loaded = Projector(
                     self.file.path, self._model, self._threads, self._most_rows, gpu
                 )
-            return self._loaded.tokens(data)
+            return self._loaded
 
     def _gpu(self) -> str | None:
         """The GPU that it is put on; None for the processor."""

@@ -2,37 +2,60 @@
 
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 # Tokens that an agent sends before the user has said anything: its instructions and its tools.
 OWN_TOKENS = {"claude-code": 20_000, "codex": 10_000, "opencode": 10_000}
 _ANY_KEY = "none"
-Setup = Callable[[str, Sequence[str], str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server as clients see it.
+
+    names: the models'. key: what is shown in the place of the key. reads: by the names of models
+    that read more than text, what they read, as OpenRouter and others name it.
+    """
+
+    url: str
+    names: Sequence[str]
+    key: str
+    reads: Mapping[str, Sequence[str]]
+
+    @property
+    def model(self) -> str:
+        """The first name, in quotes."""
+        return json.dumps(self.names[0])
+
+
+Setup = Callable[[Server], str]
 
 
 def _exports(**variables: str) -> str:
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
 
 
-def _openai(url: str, names: Sequence[str], key: str) -> str:
+def _openai(server: Server) -> str:
     return f"""\
-{_exports(OPENAI_BASE_URL=f"{url}/v1", OPENAI_API_KEY=key)}
+{_exports(OPENAI_BASE_URL=f"{server.url}/v1", OPENAI_API_KEY=server.key)}
 
 from openai import OpenAI
 client = OpenAI()
 answer = client.chat.completions.create(
-    model={json.dumps(names[0])}, messages=[{{"role": "user", "content": "Hello!"}}]
+    model={server.model}, messages=[{{"role": "user", "content": "Hello!"}}]
 )
 print(answer.choices[0].message.content)"""
 
 
-def _anthropic(url: str, names: Sequence[str], key: str) -> str:
+def _anthropic(server: Server) -> str:
     return f"""\
-{_exports(ANTHROPIC_BASE_URL=url, ANTHROPIC_API_KEY=key)}
+{_exports(ANTHROPIC_BASE_URL=server.url, ANTHROPIC_API_KEY=server.key)}
 
 from anthropic import Anthropic
 answer = Anthropic().messages.create(
-    model={json.dumps(names[0])}, max_tokens=500, messages=[{{"role": "user", "content": "Hello!"}}]
+    model={server.model}, max_tokens=500, messages=[{{"role": "user", "content": "Hello!"}}]
 )
 print("".join(block.text for block in answer.content if block.type == "text"))"""
 
@@ -47,8 +70,8 @@ def claude_code_variables(url: str, name: str, key: str) -> dict[str, str]:
     }
 
 
-def _claude_code(url: str, names: Sequence[str], key: str) -> str:
-    variables = claude_code_variables(url, names[0], key)
+def _claude_code(server: Server) -> str:
+    variables = claude_code_variables(server.url, server.names[0], server.key)
     return f"""\
 # its instructions and tools take some {OWN_TOKENS["claude-code"]:,} tokens: start the server with
 # --ctx 32768 or more
@@ -56,63 +79,81 @@ def _claude_code(url: str, names: Sequence[str], key: str) -> str:
 claude"""
 
 
-def _codex(url: str, names: Sequence[str], key: str) -> str:
+def _codex(server: Server) -> str:
     return f"""\
 # ~/.codex/config.toml; its instructions and tools take some {OWN_TOKENS["codex"]:,} tokens: start
 # the server with --ctx 32768 or more
-model = {json.dumps(names[0])}
+model = {server.model}
 model_provider = "localspec"
 
 [model_providers.localspec]
 name = "localspec"
-base_url = "{url}/v1"
+base_url = "{server.url}/v1"
 wire_api = "responses"
 env_key = "LOCALSPEC_API_KEY"
 
 # and in the shell
-{_exports(LOCALSPEC_API_KEY=key)}
+{_exports(LOCALSPEC_API_KEY=server.key)}
 codex"""
 
 
-def _opencode(url: str, names: Sequence[str], key: str) -> str:
-    options = {"baseURL": f"{url}/v1", "apiKey": key}
+def _opencode(server: Server) -> str:
+    options = {"baseURL": f"{server.url}/v1", "apiKey": server.key}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "localspec",
         "options": options,
-        "models": {name: {} for name in names},
+        "models": {name: _opencode_model(server.reads.get(name)) for name in server.names},
     }
     settings = {
         "$schema": "https://opencode.ai/config.json",
         "provider": {"localspec": provider},
-        "model": f"localspec/{names[0]}",
+        "model": f"localspec/{server.names[0]}",
     }
     return f"""\
 # opencode.json; start the server with --ctx 32768 or more
 {json.dumps(settings, indent=2)}"""
 
 
-def _aider(url: str, names: Sequence[str], key: str) -> str:
+def _opencode_model(reads: Sequence[str] | None) -> dict[str, Any]:
+    """What it must know to attach images; it takes a model that is not described for text only."""
+    if not reads:
+        return {}
+    return {"attachment": True, "modalities": {"input": [*reads], "output": ["text"]}}
+
+
+def _aider(server: Server) -> str:
+    model = f"openai/{server.names[0]}"
+    start = f"""\
+{_exports(OPENAI_API_BASE=f"{server.url}/v1", OPENAI_API_KEY=server.key)}
+aider --model {shlex.quote(model)}"""
+    if "image" not in server.reads.get(server.names[0], ()):
+        return start
+    known = {"litellm_provider": "openai", "mode": "chat", "supports_vision": True}
     return f"""\
-{_exports(OPENAI_API_BASE=f"{url}/v1", OPENAI_API_KEY=key)}
-aider --model {shlex.quote(f"openai/{names[0]}")}"""
+{start}
+
+# .aider.model.metadata.json, in the same folder, so that it adds images
+{json.dumps({model: known}, indent=2)}"""
 
 
-def _ollama(url: str, names: Sequence[str], key: str) -> str:
-    exports = {"OLLAMA_HOST": url} | ({} if key == _ANY_KEY else {"OLLAMA_API_KEY": key})
+def _ollama(server: Server) -> str:
+    key = {} if server.key == _ANY_KEY else {"OLLAMA_API_KEY": server.key}
+    exports = {"OLLAMA_HOST": server.url} | key
     return f"""\
 # for programs without a setting for the address, start the server with --port 11434
 {_exports(**exports)}
 
 from ollama import chat
-answer = chat(model={json.dumps(names[0])}, messages=[{{"role": "user", "content": "Hello!"}}])
+answer = chat(model={server.model}, messages=[{{"role": "user", "content": "Hello!"}}])
 print(answer.message.content)"""
 
 
-def _curl(url: str, names: Sequence[str], key: str) -> str:
-    body = json.dumps({"model": names[0], "messages": [{"role": "user", "content": "Hello!"}]})
+def _curl(server: Server) -> str:
+    messages = [{"role": "user", "content": "Hello!"}]
+    body = json.dumps({"model": server.names[0], "messages": messages})
     return f"""\
-curl {url}/v1/chat/completions -H 'Authorization: Bearer {key}' \\
+curl {server.url}/v1/chat/completions -H 'Authorization: Bearer {server.key}' \\
   -H 'Content-Type: application/json' -d {shlex.quote(body)}"""
 
 
@@ -136,13 +177,20 @@ def key_shown(*, key: bool) -> str:
     return "YOUR_KEY" if key else _ANY_KEY
 
 
-def setup(client: str, url: str, names: Sequence[str], *, key: bool) -> str:
+def setup(
+    client: str,
+    url: str,
+    names: Sequence[str],
+    *,
+    key: bool,
+    reads: Mapping[str, Sequence[str]] | None = None,
+) -> str:
     """The settings of a client.
 
     names: the models', of which clients that cannot list several get the first. key: whether the
-    server asks for one.
+    server asks for one. reads: as in Server.
     """
-    settings = CLIENTS[client](url, names, key_shown(key=key))
+    settings = CLIENTS[client](Server(url, names, key_shown(key=key), reads or {}))
     if len(names) == 1 or client in _LISTING:
         return settings
     others = " or ".join(names[1:])

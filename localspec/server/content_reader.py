@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from localspec.engine.chat_messages import is_text
 from localspec.engine.media_marks import NEED_PROJECTOR, join_parts, media_mark
 from localspec.engine.media_parts import contents, is_media, media_of
-from localspec.errors import InvalidValueError
+from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.llama.model import MediaReader
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
@@ -93,11 +93,13 @@ def file_mark(read: Callable[[], bytes], place: str, projector: MediaReader | No
         if projector is None:
             raise InvalidValueError(f"{place} is given, and {_TEXT_ONLY}{_WAY_OUT}")
         data = read()
-        projector.tokens(data)
+        projector.prepare(data)
     except InvalidValueError as error:
         told = str(error)
         told = told if told.startswith(place) else f"{place}: {told}"
         raise ApiError(400, told, param=place) from error
+    except ModelLoadError as error:
+        raise ApiError(500, str(error), param=place) from error
     return media_mark(data)
 
 

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from localspec.models.projectors import find_projector
 from localspec.server.catalog import Catalog, ServedModel
@@ -28,8 +29,13 @@ def modalities_of(model: ServedModel, catalog: Catalog) -> Modalities:
     if service := catalog.service_of(model):
         projector = service.engine.model.projector
         return Modalities(projector.reads_images, projector.reads_sounds) if projector else _TEXT
+    return modalities_on_disk(model.mmproj, model.path)
+
+
+def modalities_on_disk(mmproj: str | None, path: Path) -> Modalities:
+    """What the mmproj file of a model says. mmproj: as in EngineConfig. path: the model's."""
     with suppress(OSError):
-        file, _ = find_projector(model.mmproj, model.path)
+        file, _ = find_projector(mmproj, path)
         if file:
             return Modalities(file.images, file.sounds)
     return _TEXT

@@ -137,6 +137,41 @@ def test_an_image_has_the_same_tokens_each_time_and_others_have_none_of_them(eye
     assert eyes.projector.tokens(IMAGES[0]) == first
 
 
+def test_many_images_are_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a text that waits for them, and where a text still has them."""
+    eyes, calls = Eyes("llama"), list[int]()
+    images = [picture(seed=seed) for seed in range(12)]
+    prepares = mtmd_library().mtmd_tokenize
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(1)
+        return prepares(*arguments)
+
+    monkeypatch.setattr(mtmd_library(), "mtmd_tokenize", counted)
+    for image in images:
+        eyes.projector.prepare(image)
+    texts = [eyes.projector.tokens(image) for image in images]
+    assert len(calls) == 12
+    for image, text in zip(images, texts, strict=True):
+        again = eyes.projector.tokens(image)
+        assert again == text
+        assert {each.media for each in again if isinstance(each, MediaToken)} == {
+            each.media for each in text if isinstance(each, MediaToken)
+        }
+    assert len(calls) == 12
+    del texts, text, again
+    for image in images:
+        eyes.projector.tokens(image)
+    assert 12 < len(calls) <= 24, "some are kept without a text, and not all"
+    calls.clear()
+    for seed in range(100, 140):
+        eyes.projector.prepare(picture(seed=seed))
+    for seed in range(100, 140):
+        eyes.projector.tokens(picture(seed=seed))
+    assert 40 < len(calls) <= 80, "what no text ever asks for is not kept for ever"
+    eyes.close()
+
+
 def test_a_cut_within_an_image_leaves_none_of_it(eyes: Eyes) -> None:
     tokens = eyes.text(*IMAGES)
     places = [at for at, token in enumerate(tokens) if token < 0]

@@ -5,11 +5,14 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import httpx
 import pytest
 from fakes.command_line import localspec
+from fakes.projectors import tiny_projector
 from fakes.served import Served
+from fakes.tiny import write_tiny
 
 from localspec.server.client_setup import CLIENTS, setup
 
@@ -118,6 +121,41 @@ def test_odd_names_and_keys(client: str) -> None:
         assert ODD in json.loads(text.partition("\n")[2])["provider"]["localspec"]["models"]
     else:
         compile(text.partition("\n\n")[2], client, "exec")
+
+
+@pytest.mark.parametrize("client", list(CLIENTS))
+def test_clients_are_told_what_models_read(client: str) -> None:
+    """Those that ask for it; of models that read text only nothing is said."""
+    names, reads = ["eye", "words"], {"eye": ["text", "image", "audio"]}
+    text = setup(client, "http://127.0.0.1:1", names, key=False, reads=reads)
+    if client == "opencode":
+        models = json.loads(text.partition("\n")[2])["provider"]["localspec"]["models"]
+        modalities = {"input": reads["eye"], "output": ["text"]}
+        assert models == {"eye": {"attachment": True, "modalities": modalities}, "words": {}}
+    elif client == "aider":
+        file = text.partition("metadata.json")[2].partition("\n")[2].partition("\n#")[0]
+        assert json.loads(file)["openai/eye"]["supports_vision"]
+        assert list(json.loads(file)) == ["openai/eye"]
+    else:
+        assert text == setup(client, "http://127.0.0.1:1", names, key=False)
+    for others in ([*names][::-1], ["ear", "words"]):
+        heard = {"ear": ["text", "audio"]}
+        if client == "aider":
+            assert "vision" not in setup(client, "http://a", others, key=False, reads=heard)
+
+
+def test_what_a_model_reads_is_found_beside_it(tmp_path: Path) -> None:
+    model = write_tiny(tmp_path / "a.gguf", "llama", quantised=False)
+    projector = tmp_path / "eyes" / "mmproj-F16.gguf"
+    projector.parent.mkdir()
+    projector.symlink_to(tiny_projector("llama"))
+    known = ("serve", str(model), "--setup", "opencode")
+    assert "attachment" not in localspec(*known).out
+    told = localspec(*known, "--mmproj", str(projector)).out
+    assert '"modalities": {\n' in told and '"image"\n' in told
+    (tmp_path / "mmproj-a.gguf").symlink_to(tiny_projector("llama"))
+    assert localspec(*known).out == told
+    assert "attachment" not in localspec(*known, "--mmproj", "none").out
 
 
 @pytest.mark.parametrize("client", list(CLIENTS))

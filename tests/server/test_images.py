@@ -385,6 +385,44 @@ def test_a_client_that_leaves_while_an_image_is_encoded(tmp_path: Path, own_cach
         assert text(served, {"role": "user", "content": "a"})
 
 
+def test_a_file_that_would_end_the_process_is_refused(tmp_path: Path, own_cache: None) -> None:
+    """And conversations go on without the image."""
+    write_tiny(tmp_path / "a.gguf", "llama", quantised=False, template=TURNS, context=512)
+    write_projector(tmp_path / "mmproj-a.gguf", "mlp", lost="mm.2.weight")
+    with serving(str(tmp_path / "a.gguf"), "--threads", "1", "--draft", "none") as served:
+        for _ in range(2):
+            answer = served.post(CHAT, {"messages": [asked(image(), WHAT)], "max_tokens": 4})
+            assert answer.status_code == 500
+            said = answer.json()["error"]["message"]
+            assert said.startswith("mmproj-a.gguf cannot be used: llama.cpp ended (")
+            assert said.endswith("; download it again, or name another with --mmproj")
+        again = [asked(image(), WHAT), {"role": "assistant", "content": "a"}, asked(WHAT)]
+        assert text(served, *again)
+
+
+def test_stored_answers_keep_files_once(seeing: Served) -> None:
+    """Each turn sends the image again; a client lists it where it asks for it."""
+    part = {"type": "input_image", "image_url": URLS[1], "detail": "low"}
+    sound = {"type": "input_audio", "input_audio": {"data": "QUJD" * 100, "format": "wav"}}
+    other = {"type": "input_image", "image_url": "data:image/png;base64,?" + "a" * 200}
+    output = {"type": "function_call_output", "call_id": "a", "output": [part]}
+    given = [asked(part), {"role": "assistant", "content": "a"}, asked(sound, other), output]
+    body = {"input": [*given, asked(WHAT)], "max_output_tokens": 16}
+    first = seeing.post(RESPONSES, body)
+    assert first.status_code == 200, first.text
+    include: Any = ["message.input_image.image_url"]
+    with OpenAI(base_url=f"{seeing.url}/v1", api_key="none", max_retries=0) as client:
+        items, name = client.responses.input_items.with_raw_response, first.json()["id"]
+        listed = items.list(name, order="asc").http_response.json()["data"]
+        whole = items.list(name, order="asc", include=include).http_response.json()["data"]
+    assert listed[0]["content"] == [{**part, "image_url": None}]
+    assert listed[2]["content"] == [sound, {**other, "image_url": None}]
+    assert listed[3]["output"] == [{**part, "image_url": None}]
+    assert whole[0]["content"] == [part] and whole[3]["output"] == [part]
+    assert whole[2]["content"] == [sound, other]
+    assert "<|media" not in str(whole) + str(listed)
+
+
 def test_nothing_gives_a_mark_away(seeing: Served) -> None:
     body = {"messages": [asked(image(), WHAT)]}
     answer = seeing.post("/apply-template", body).json()
