@@ -1,18 +1,24 @@
 """Where the file that reads images is: on a GPU with room, else on the processor, and said."""
 
+from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes.projectors import picture, tiny_projector
+from fakes.projectors import picture, seeing_model, tiny_projector
 
+import localspec
+from localspec.cli.media_options import require_projector
 from localspec.gguf.projectors import ProjectorFile, check_projector
 from localspec.llama import devices
 from localspec.llama.placement import ON_PROCESSOR, Placement
-from localspec.loading import lazy_projector
+from localspec.loading import drafter_plan, lazy_projector, places
 from localspec.loading.lazy_projector import LazyProjector
 from localspec.memory.available import GPU_RESERVE, HOST, FreeMemory
+from localspec.memory.memory_plan import memory_plan
 from localspec.memory.projector_memory import projector_bytes
+from localspec.memory.request import MemoryPlan, MemoryRequest, ProjectorRoom
 
 BOTH = Placement(devices=("GPU0", "GPU1"))
 
@@ -124,3 +130,56 @@ def test_what_was_asked_for_keeps_its_room_until_it_is_loaded(
         assert projector.reserved == kept
     _, read = loaded(file, monkeypatch, {"GPU1": 0}, planned_gpu="GPU1", is_asked=True)
     assert read.reserved == {}
+
+
+@pytest.mark.parametrize(
+    ("named", "is_asked"), [(None, False), ("mmproj-llama.gguf", True), ("none", None)]
+)
+def test_its_room_is_planned_with_the_model(
+    named: str | None,
+    is_asked: bool | None,
+    file: ProjectorFile,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The plan says where it is, as if there were a GPU."""
+    requests = list[MemoryRequest]()
+
+    def plan(request: MemoryRequest) -> MemoryPlan:
+        requests.append(request)
+        return replace(memory_plan(request), projector_gpu="GPU0")
+
+    monkeypatch.setattr(drafter_plan, "memory_plan", plan)
+    path = named and (named if named == "none" else file.path.with_name(named))
+    options: Any = {"draft": "none", "threads": 1, "gpu_layers": 0, "context": 300}
+    size = projector_bytes(file)
+    with localspec.load(seeing_model("llama"), mmproj=path, **options) as engine:
+        rooms = [request.projector for request in requests]
+        projector = engine.model.projector
+        if is_asked is None:
+            assert projector is None and set(rooms) == {None}
+            return
+        assert set(rooms) == {ProjectorRoom(file.path.name, size, is_asked)}
+        assert projector and projector.reserved == ({"GPU0": size} if is_asked else {})
+
+
+def test_images_of_a_command_are_asked_for(file: ProjectorFile) -> None:
+    given = {"--image": [picture()], "--audio": []}
+    model = str(seeing_model("llama"))
+    assert require_projector(given, model, None) == str(file.path)
+    for named in (None, "none", "other.gguf"):
+        assert require_projector({"--image": [], "--audio": []}, model, named) == named
+
+
+def test_a_text_beside_others_leaves_it_its_room(
+    file: ProjectorFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: Any = {"draft": "none", "threads": 1, "gpu_layers": 0, "context": 300}
+    with localspec.load(seeing_model("llama"), mmproj=file.path, **options) as engine:
+        target = engine.slots.own.loaded.target
+        memory = places._Memory(target, engine.slots.own.loaded.header)
+        free = memory._free()
+        alone = memory._needed(2, free)
+        assert isinstance(engine.model.projector, LazyProjector)
+        engine.model.projector._planned_gpu = "GPU0"
+        assert memory._needed(2, free) == alone + Counter({"GPU0": projector_bytes(file)})
+        memory.close()

@@ -1,13 +1,17 @@
 """The page, in a browser that nobody sees; skipped without playwright and Chromium."""
 
 import shutil
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.projectors import picture, tiny_projector
 from fakes.served import Served, free_port, health, serving, starting, wait_for
+from fakes.tiny import TURNS, write_tiny
 
 from localspec.models.bundled_files import bundled_files
 
@@ -29,6 +33,13 @@ def browser() -> Iterator[Any]:
 def page(browser: Any, served: Served) -> Iterator[Any]:
     """The page on a phone. Whatever it says to the console is a fault."""
     context = browser.new_context(viewport={"width": 390, "height": 700})
+    with opened(context, served) as page:
+        yield page
+
+
+@contextmanager
+def opened(context: Any, served: Served) -> Iterator[Any]:
+    """The page, which is closed with its context."""
     page = context.new_page()
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
@@ -233,3 +244,153 @@ def test_several_models_are_a_choice(browser: Any, own_cache: None, tmp_path: Pa
         page.locator("#busy", has_text="no model is loaded").wait_for(timeout=60_000)
         assert not any("loading terminal" in line for line in served.lines)
         page.close()
+
+
+# Images.
+
+PNG = b64encode(picture(90, 60, seed=1)).decode()
+# Files as a program puts them on the clipboard, or a hand drops them: names, types, base64.
+HANDED = """([event, given, more]) => {
+    const data = new DataTransfer();
+    for (const [name, type, base64] of given) {
+        const bytes = Uint8Array.from(atob(base64), (each) => each.charCodeAt(0));
+        data.items.add(new File([bytes], name, { type }));
+    }
+    for (const [type, text] of more) data.items.add(text, type);
+    const made = event === "paste"
+        ? new ClipboardEvent(event, { clipboardData: data, bubbles: true, cancelable: true })
+        : new DragEvent(event, { dataTransfer: data, bubbles: true, cancelable: true });
+    return !document.getElementById("text").dispatchEvent(made);
+}"""
+DRAWN = """(type) => {
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [40, 30];
+    canvas.getContext("2d").fillRect(5, 5, 20, 10);
+    return canvas.toDataURL(type).split(",")[1];
+}"""
+
+
+@pytest.fixture(scope="module")
+def seeing(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Two models, of which the first reads images."""
+    files = [tmp_path_factory.mktemp("page") / f"{name}.gguf" for name in ("eye", "words")]
+    for file in files:
+        write_tiny(file, "llama", quantised=False, template=TURNS, context=1024)
+    files[0].with_name("mmproj-eye.gguf").symlink_to(tiny_projector("llama"))
+    options = ("--threads", "1", "--draft", "suffix", "--parallel", "1")
+    with serving(*map(str, files), *options) as running:
+        yield running
+
+
+@pytest.fixture
+def sent() -> list[Any]:
+    """The messages of each request."""
+    return []
+
+
+@pytest.fixture
+def eyes(browser: Any, seeing: Served, sent: list[Any]) -> Iterator[Any]:
+    with opened(browser.new_context(viewport={"width": 390, "height": 700}), seeing) as page:
+        page.on(
+            "request",
+            lambda request: (
+                "chat/completions" in request.url
+                and sent.append(request.post_data_json["messages"])
+            ),
+        )
+        page.locator("#attach").wait_for(timeout=60_000)
+        yield page
+
+
+def chips(page: Any, count: int) -> Any:
+    found = page.locator("#images button")
+    playwright.expect(found).to_have_count(count)
+    return found
+
+
+def answered(page: Any) -> None:
+    page.locator("article.answer").last.get_by_text("tok/s").wait_for(timeout=60_000)
+    page.locator("#send", has_text="Send").wait_for(timeout=60_000)
+
+
+def test_images_are_chosen_pasted_and_dropped(eyes: Any, sent: list[Any]) -> None:
+    """What the server does not read becomes a PNG; all stay in the conversation."""
+    webp = b64decode(eyes.evaluate(DRAWN, "image/webp"))
+    assert webp[8:12] == b"WEBP"
+    files = [("cat.png", "image/png", b64decode(PNG)), ("dog.webp", "image/webp", webp)]
+    handed = [{"name": name, "mimeType": kind, "buffer": data} for name, kind, data in files]
+    eyes.set_input_files("#file", handed)
+    chips(eyes, 2)
+    assert eyes.evaluate(HANDED, ["paste", [["a.png", "image/png", PNG]], []])
+    chips(eyes, 3)
+    assert eyes.evaluate(HANDED, ["dragover", [["b.png", "image/png", PNG]], []])
+    assert eyes.evaluate(HANDED, ["drop", [["b.png", "image/png", PNG]], []])
+    chips(eyes, 4).nth(2).click()
+    names = [each.get_attribute("title") for each in chips(eyes, 3).all()]
+    assert names == ["Remove cat.png", "Remove dog.webp", "Remove b.png"]
+    eyes.fill("#text", "what")
+    eyes.keyboard.press("Enter")
+    answered(eyes)
+    chips(eyes, 0)
+    assert eyes.locator("article.question img").count() == 3
+    ((question,),) = sent
+    *images, text = question["content"]
+    assert text == {"type": "text", "text": "what"}
+    urls = [each["image_url"]["url"] for each in images]
+    assert urls[0] == urls[2] == f"data:image/png;base64,{PNG}"
+    assert urls[1].startswith("data:image/png;base64,")
+    assert b64decode(urls[1].partition(",")[2])[:4] == b"\x89PNG"
+    eyes.fill("#text", "and")
+    eyes.keyboard.press("Enter")
+    answered(eyes)
+    assert sent[1][0] == question and sent[1][-1] == {"role": "user", "content": "and"}
+    assert eyes.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_an_image_needs_no_words_and_the_model_reads_it(
+    eyes: Any, seeing: Served, sent: list[Any]
+) -> None:
+    eyes.set_input_files(
+        "#file", {"name": "cat.png", "mimeType": "image/png", "buffer": b64decode(PNG)}
+    )
+    chips(eyes, 1)
+    eyes.locator("#send").click()
+    answered(eyes)
+    (messages,) = sent
+    assert [part["type"] for part in messages[0]["content"]] == ["image_url"]
+    counted = seeing.post("/v1/chat/completions/input_tokens", {"messages": messages}).json()
+    assert counted["input_tokens"] > 16, "its rows"
+    wait_for(lambda: f" {counted['input_tokens']} + " in seeing.lines[-1])
+
+
+def test_what_fails_comes_back_with_its_images(eyes: Any) -> None:
+    """Also an image that the server cannot read."""
+    broken = b64encode(b64decode(PNG)[:60]).decode()
+    eyes.evaluate(HANDED, ["drop", [["broken.png", "image/png", broken]], []])
+    chips(eyes, 1)
+    eyes.fill("#text", "what")
+    eyes.keyboard.press("Enter")
+    eyes.locator("article .error").wait_for(timeout=60_000)
+    chips(eyes, 1)
+    assert eyes.input_value("#text") == "what"
+    chips(eyes, 1).click()
+    assert eyes.evaluate(HANDED, ["drop", [["notes.txt", "text/plain", "YWJj"]], []])
+    eyes.locator("#talk > .error", has_text="notes.txt cannot be read as an image").wait_for()
+    chips(eyes, 0)
+
+
+def test_text_that_is_pasted_with_its_picture_is_text(eyes: Any) -> None:
+    more = [["text/plain", "a table"]]
+    assert not eyes.evaluate(HANDED, ["paste", [["a.png", "image/png", PNG]], more])
+    assert not eyes.evaluate(HANDED, ["paste", [], more])
+    chips(eyes, 0)
+
+
+def test_a_model_that_reads_text_only_gets_no_images(eyes: Any) -> None:
+    eyes.get_by_label("Model").select_option("words")
+    assert eyes.locator("#attach").is_hidden()
+    assert eyes.evaluate(HANDED, ["drop", [["a.png", "image/png", PNG]], []])
+    eyes.locator("#talk > .error", has_text="words reads no images").wait_for()
+    chips(eyes, 0)
+    eyes.get_by_label("Model").select_option("eye")
+    assert eyes.locator("#attach").is_visible()
