@@ -32,10 +32,10 @@ def projector_bytes(file: ProjectorFile) -> int:
     header = file.header
     size = sum(tensor.size for tensor in header.tensors)
     if file.images:
-        patches, patch = _most_patches(header), header.number("vision.patch_size") or 1
+        patches, patch = _most_patches(header), _number(header, "vision.patch_size") or 1
         pixels = _FLOATS_PER_PIXEL * patch**2 * _FLOAT
         size += patches * max(_bytes_per_step(header, "vision"), pixels)
-        if header.number("vision.n_wa_pattern"):
+        if _number(header, "vision.n_wa_pattern"):
             # Of attention within windows: which patches see which, in two precisions.
             size += patches**2 * _MASK
     if file.sounds:
@@ -49,19 +49,24 @@ def _bytes_per_step(header: Header, kind: str) -> int:
     Measured of four kinds of projectors: between 0.96 and 1.08 of (3 x width + hidden) floats.
     """
     width, hidden = (
-        header.number(f"{kind}.{key}") or 0 for key in ("embedding_length", "feed_forward_length")
+        _number(header, f"{kind}.{key}") for key in ("embedding_length", "feed_forward_length")
     )
     return _FLOAT * (4 * width + hidden)
 
 
 def _most_patches(header: Header) -> int:
     """How many patches the largest image has that is encoded at once."""
-    patch = header.number("vision.patch_size") or 1
-    if pixels := header.number("vision.image_max_pixels"):
+    patch = _number(header, "vision.patch_size") or 1
+    if pixels := _number(header, "vision.image_max_pixels"):
         return pixels // patch**2
     kinds = (header.metadata.get(f"clip.{key}projector_type") for key in ("", "vision."))
     if known := _MOST_ROWS.get(str(next(filter(None, kinds), None))):
         rows, usual = known
-        merged = next(filter(None, map(header.number, _MERGED_KEYS)), usual)
+        merged = next(filter(None, (_number(header, key) for key in _MERGED_KEYS)), usual)
         return rows * merged**2
-    return ((header.number("vision.image_size") or 0) // patch) ** 2
+    return (_number(header, "vision.image_size") // patch) ** 2
+
+
+def _number(header: Header, key: str) -> int:
+    """A number of the header; 0 where there is none, or one below it."""
+    return max(0, header.number(key) or 0)

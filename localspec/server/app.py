@@ -66,6 +66,7 @@ _ELSEWHERE = {
     "audio": "a model for speech",
     "images": "a model for pictures",
     "moderations": "a model for moderation",
+    "compact": "compaction, or ask the model for a summary of the conversation and go on from that",
     "conversations": "stored conversations, or send previous_response_id to /v1/responses",
 }
 # A request of a protocol, read and checked.
@@ -305,11 +306,11 @@ async def _not_found(request: Request, error: Any) -> Response:
 
 
 def _way_out(request: Request, error: Any) -> str:
-    if allowed := (error.headers or {}).get("Allow"):
-        return f"use {allowed}"
     for part in request.url.path.split("/"):
         if what := _ELSEWHERE.get(part):
             return f"ask a server with {what}"
+    if allowed := (error.headers or {}).get("Allow"):
+        return f"use {allowed}"
     known = [each.path for each in request.app.routes if "{" not in each.path]
     return did_you_mean(request.url.path, known) or (
         "this server speaks the protocols of OpenAI (/v1), Anthropic (/v1/messages), Ollama (/api) "

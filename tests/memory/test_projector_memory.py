@@ -59,6 +59,13 @@ def test_projectors_of_real_models(file: dict[str, int | str], megabytes: int) -
     assert projector_bytes(file_of(**file)) // _MIB == megabytes
 
 
+@pytest.mark.parametrize("number", [0, -7, 2**32 - 1])
+def test_no_number_of_a_header_makes_it_less_than_nothing(number: int) -> None:
+    keys = ("image_size", "patch_size", "image_max_pixels", "embedding_length")
+    for kind in ("gemma3", "qwen3vl_merger"):
+        assert projector_bytes(file_of(kind=kind, **dict.fromkeys(keys, number))) >= 0
+
+
 def test_sounds_take_buffers_too(tmp_path: Path) -> None:
     ears = check_projector(write_ears(tmp_path / "mmproj-ears.gguf"))
     weights = sum(tensor.size for tensor in ears.header.tensors)

@@ -169,6 +169,10 @@ def test_other_paths(served: Served) -> None:
     assert missing.status_code == 404
     said = missing.json()["error"]["message"]
     assert said == "GET /v1/embeddings is not served here; ask a server with a model for embeddings"
+    other = served.post("/v1/responses/compact", {"input": "a"})
+    assert other.status_code == 405
+    said = other.json()["error"]["message"]
+    assert said.startswith("POST /v1/responses/compact is not served here; ask a server with compa")
     said = served.get("/ping").json()["error"]["message"]
     assert said.startswith(
         "GET /ping is not served here; this server speaks the protocols of OpenAI"
