@@ -15,7 +15,7 @@ from localspec.llama import devices
 from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.loading import drafter_plan, lazy_projector, places
 from localspec.loading.lazy_projector import LazyProjector
-from localspec.memory.available import GPU_RESERVE, HOST, FreeMemory
+from localspec.memory.available import GPU_RESERVE, HOST, FreeMemory, Shortage
 from localspec.memory.memory_plan import memory_plan
 from localspec.memory.projector_memory import projector_bytes
 from localspec.memory.request import MemoryPlan, MemoryRequest, ProjectorRoom
@@ -183,3 +183,12 @@ def test_a_text_beside_others_leaves_it_its_room(
         engine.model.projector._planned_gpu = "GPU0"
         assert memory._needed(2, free) == alone + Counter({"GPU0": projector_bytes(file)})
         memory.close()
+
+
+def test_an_engine_says_that_images_take_longer(file: ProjectorFile) -> None:
+    options: Any = {"draft": "none", "threads": 1, "gpu_layers": 0, "context": 300}
+    with localspec.load(seeing_model("llama"), **options) as engine:
+        projector = engine.model.projector
+        assert isinstance(projector, LazyProjector) and not engine.notes
+        projector._shortage = Shortage("GPU0", 2, 1)
+        assert [*engine.notes] == [projector.note]

@@ -71,7 +71,10 @@ def test_it_listens_on_this_machine_only(served: Served) -> None:
         (b"GET /health HTTP/1.1\r\nHost: evil.example\r\nHost: localhost\r\n\r\n", {400}),
         (b"GET /health HTTP/1.1\r\n\r\n", {400}),
         (b"GET /health HTTP/1.0\r\n\r\n", {403}),
-        (b"GET http://localhost/health HTTP/1.1\r\nHost: evil.example\r\n\r\n", {403}),
+        # As proxies write it, whose host counts (RFC 9112, 3.2.2).
+        (b"GET http://localhost/health HTTP/1.1\r\nHost: evil.example\r\n\r\n", {200}),
+        (b"GET http://evil.example/health HTTP/1.1\r\nHost: localhost\r\n\r\n", {403}),
+        (b"GET HTTP://evil.example/health HTTP/1.1\r\nHost: localhost\r\n\r\n", {403}),
         (b"GET /health HTTP/1.1\r\nHost : localhost\r\n\r\n", {400}),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: http://\xff\r\n\r\n", {403}),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: http://a.example\r\n"
