@@ -24,7 +24,7 @@ from localspec.llama.model import Model
 from localspec.utils import lack_of_memory
 from localspec.utils.closing import Closing
 from localspec.utils.media import MediaToken
-from localspec.utils.media_file import require_readable
+from localspec.utils.media_file import orientation, require_readable
 from localspec.utils.option_names import option
 
 # Of how many images and sounds the prepared pixels are kept, beside those of texts in caches; with
@@ -34,6 +34,10 @@ _KEPT, _MOST_KEPT = 8, 32
 # images of several passes each, in turns.
 _MOST_ROW_BYTES = 128 * 2**20
 _TEXT, _IMAGE = 0, 1
+# By the orientation of a photo: the steps down and across its pixels, once rows and columns have
+# changed places in those from 5 on.
+_MIRRORED = {2: (1, -1), 3: (-1, -1), 4: (-1, 1)}
+_MIRRORED |= {5: (1, 1), 6: (1, -1), 7: (-1, -1), 8: (-1, 1)}
 
 
 @cache
@@ -297,6 +301,8 @@ class Projector(Closing):
         bitmap = mtmd.mtmd_helper_bitmap_init_from_buf(
             self._handle, buffer, len(data), False, options
         )
+        if bitmap and (turned := orientation(data)) > 1:
+            bitmap = _upright(bitmap, turned)
         if not bitmap:
             raise _unreadable("it may be damaged")
         chunks = mtmd.mtmd_input_chunks_init()
@@ -319,6 +325,25 @@ def _spelled(parts: Sequence[Part], key: bytes) -> Iterator[int]:
                 yield MediaToken(_number(key, number, place), part, place)
         else:
             yield from part
+
+
+def _upright(bitmap: Any, turned: int) -> Any:
+    """A photo as it is shown, in the place of one whose pixels are as the camera held it.
+
+    turned: as of `orientation`. The library does not look at that; what models were trained on was
+    turned.
+    """
+    mtmd = mtmd_library()
+    shape = mtmd.mtmd_bitmap_get_ny(bitmap), mtmd.mtmd_bitmap_get_nx(bitmap), 3
+    pixels = np.ctypeslib.as_array(mtmd.mtmd_bitmap_get_data(bitmap), shape)
+    if turned > 4:
+        pixels = pixels.swapaxes(0, 1)
+    down, across = _MIRRORED[turned]
+    pixels = np.ascontiguousarray(pixels[::down, ::across])
+    data = pixels.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+    upright = mtmd.mtmd_bitmap_init(pixels.shape[1], pixels.shape[0], data)
+    mtmd.mtmd_bitmap_free(bitmap)
+    return upright
 
 
 def _unreadable(reason: str) -> InvalidValueError:

@@ -1,7 +1,8 @@
-"""Media file: what kind of file an image or a sound is, and how large it becomes."""
+"""Media file: what an image or a sound is, how large it becomes, and how it is turned."""
 
 import re
 import struct
+from collections.abc import Iterator
 
 from localspec.errors import InvalidValueError
 from localspec.utils.format import format_bytes
@@ -18,6 +19,10 @@ _FRAMES, _MOST_MP3_BYTES = re.compile(rb"Xing|Info"), 8_000_000
 _MP3_RATES, _MP3_HALVED = (44100, 48000, 32000), (2, 3, 1, 0)
 # The markers of JPEG that begin with a frame's size; the others of that range are tables.
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_JPEG_EXIF, _JPEG_PIXELS = 0xE1, 0xDA
+_TIFF_ORIENTATION = 0x0112
+# Orientations of which rows become columns.
+_ON_ITS_SIDE = range(5, 9)
 
 
 def require_readable(data: bytes, *, images: bool, sounds: bool) -> None:
@@ -118,7 +123,7 @@ def _is_mp3(data: bytes) -> bool:
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
-    """The columns and rows that an image says it has; None if it is no image that can be read."""
+    """The columns and rows that an image says it has, as it is shown; None if it cannot be read."""
     try:
         if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
             return struct.unpack_from(">II", data, 16)
@@ -137,19 +142,57 @@ def image_size(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int] | None:
+    for marker, at in _jpeg_segments(data):
+        if marker in _JPEG_FRAMES:
+            rows, columns = struct.unpack_from(">HH", data, at + 1)
+            return (rows, columns) if orientation(data) in _ON_ITS_SIDE else (columns, rows)
+    return None
+
+
+def orientation(data: bytes) -> int:
+    """How the pixels of a photo are turned before they are shown, 1 to 8 (EXIF 2.32, 4.6.5.1.6).
+
+    1: not at all; also of files that say nothing, and of those that are no JPEG.
+    """
+    if not data.startswith(b"\xff\xd8"):
+        return 1
+    try:
+        for marker, at in _jpeg_segments(data):
+            if marker == _JPEG_EXIF and data[at : at + 6] == b"Exif\0\0":
+                return _tiff_orientation(data[at + 6 :])
+    except struct.error:
+        pass
+    return 1
+
+
+def _tiff_orientation(data: bytes) -> int:
+    order = {b"II": "<", b"MM": ">"}.get(data[:2])
+    if order is None:
+        return 1
+    (first,) = struct.unpack_from(f"{order}I", data, 4)
+    (count,) = struct.unpack_from(f"{order}H", data, first)
+    for at in range(first + 2, first + 2 + 12 * count, 12):
+        tag, _, _, value = struct.unpack_from(f"{order}HHIH", data, at)
+        if tag == _TIFF_ORIENTATION:
+            return value if 1 <= value <= 8 else 1
+    return 1
+
+
+def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the marker of each segment before the pixels, and where its contents begin.
+
+    Raises struct.error where the file ends within one.
+    """
     at = 2
-    while at < len(data):
-        if data[at] != 0xFF:
-            return None
+    while at < len(data) and data[at] == 0xFF:
         if data[at + 1 : at + 2] == b"\xff":  # padding
             at += 1
             continue
         marker, length = struct.unpack_from(">xBH", data, at)
-        if marker in _JPEG_FRAMES:
-            rows, columns = struct.unpack_from(">HH", data, at + 5)
-            return columns, rows
+        if marker == _JPEG_PIXELS:
+            return
+        yield marker, at + 4
         at += 2 + length
-    return None
 
 
 def is_sound(data: bytes) -> bool:

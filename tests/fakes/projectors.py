@@ -183,6 +183,39 @@ def picture(columns: int = 64, rows: int = 48, seed: int = 0) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(map(_chunk, parts))
 
 
+def photo(greys: np.ndarray, *, turned: int | None = None, order: str = ">") -> bytes:
+    """A JPEG of blocks of 8 x 8 pixels. greys: (rows, columns), of the blocks.
+
+    turned: its orientation, as EXIF has it. order: of the bytes of that.
+    """
+    rows, columns = greys.shape
+    bits, last = "", 0
+    for grey in greys.ravel().astype(int).tolist():
+        change, last = grey - last, grey
+        size = abs(change).bit_length()
+        # Codes of four bits for the size of a change; one bit ends the block.
+        bits += f"{size:04b}"
+        bits += f"{change if change > 0 else change + (1 << size) - 1:0{size}b}" if size else ""
+        bits += "0"
+    bits += "1" * (-len(bits) % 8)
+    pixels = int(bits, 2).to_bytes(len(bits) // 8, "big").replace(b"\xff", b"\xff\0")
+    segments = [
+        (0xDB, b"\0" + bytes([8] * 64)),  # all levels are multiplied by 8
+        (0xC0, struct.pack(">BHHB3B", 8, 8 * rows, 8 * columns, 1, 1, 0x11, 0)),
+        (0xC4, b"\0" + bytes([0, 0, 0, 12, *[0] * 12]) + bytes(range(12))),
+        (0xC4, b"\x10" + bytes([1, *[0] * 15]) + b"\0"),
+        (0xDA, bytes([1, 1, 0, 0, 63, 0])),
+    ]
+    if turned is not None:
+        name = {">": b"MM", "<": b"II"}[order]
+        width = struct.pack(f"{order}HHIHxx", 0x0100, 3, 1, 8)
+        entry = struct.pack(f"{order}HHIHxx", 0x0112, 3, 1, turned)
+        tiff = name + struct.pack(f"{order}HIH", 42, 8, 2) + width + entry
+        segments.insert(0, (0xE1, b"Exif\0\0" + tiff + bytes(4)))
+    written = [struct.pack(">BBH", 0xFF, at, len(body) + 2) + body for at, body in segments]
+    return b"\xff\xd8" + b"".join(written) + pixels + b"\xff\xd9"
+
+
 def _chunk(part: tuple[bytes, bytes]) -> bytes:
     kind, data = part
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from fakes.failing_device import device_fails
 from fakes.projectors import (
     KINDS,
+    photo,
     picture,
     seeing_model,
     sound,
@@ -29,12 +30,13 @@ from localspec.llama.context import Context, single_sequence
 from localspec.llama.context_params import ContextParams
 from localspec.llama.devices import processor_pointers
 from localspec.llama.library_context import library_params, new_context
-from localspec.llama.media import Encoded, Projector, mtmd_library
+from localspec.llama.media import Encoded, Projector, encoded, mtmd_library
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.passes import Pass
 from localspec.utils.media import MediaToken, has_media, outside_media, words_of
+from localspec.utils.media_file import image_size
 
 PARAMS = ContextParams(400, flash_attention=False, kv_type="f32")
 WORDS = ("Look at ab ", " and at cd ", " then say ef")
@@ -357,6 +359,35 @@ def test_an_image_shares_no_decode(eyes: Eyes) -> None:
 def test_files_that_cannot_be_read_are_refused(eyes: Eyes, data: bytes, told: str) -> None:
     with pytest.raises(InvalidValueError, match=told):
         eyes.projector.tokens(data)
+
+
+# By orientation: where EXIF shows the pixel of a row and a column, of R rows and C columns.
+SHOWN: dict[int, Callable[[int, int, int, int], tuple[int, int]]] = {
+    1: lambda row, column, rows, columns: (row, column),
+    2: lambda row, column, rows, columns: (row, columns - 1 - column),
+    3: lambda row, column, rows, columns: (rows - 1 - row, columns - 1 - column),
+    4: lambda row, column, rows, columns: (rows - 1 - row, column),
+    5: lambda row, column, rows, columns: (column, row),
+    6: lambda row, column, rows, columns: (column, rows - 1 - row),
+    7: lambda row, column, rows, columns: (columns - 1 - column, rows - 1 - row),
+    8: lambda row, column, rows, columns: (columns - 1 - column, row),
+}
+
+
+@pytest.mark.parametrize("turned", SHOWN)
+@pytest.mark.parametrize("order", "<>")
+def test_photos_are_read_as_they_are_shown(eyes: Eyes, turned: int, order: str) -> None:
+    held = np.random.default_rng(3).integers(-100, 100, (6, 9))
+    shown = np.zeros(held.shape if turned < 5 else held.shape[::-1], int)
+    for (row, column), grey in np.ndenumerate(held):
+        shown[SHOWN[turned](row, column, *held.shape)] = grey
+    file = photo(held, turned=turned, order=order)
+    assert image_size(file) == (8 * shown.shape[1], 8 * shown.shape[0])
+    found, expected = (
+        np.vstack([encoded(row).rows()[row.place] for row in rows_of(eyes, data)])
+        for data in (file, photo(shown))
+    )
+    assert found.tobytes() == expected.tobytes()
 
 
 def test_no_program_is_started_for_what_cannot_be_read(

@@ -3,8 +3,9 @@
 import contextlib
 import struct
 
+import numpy as np
 import pytest
-from fakes.projectors import picture, sound
+from fakes.projectors import photo, picture, sound
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from localspec.utils.media_file import (
     MOST_SECONDS,
     image_size,
     is_sound,
+    orientation,
     require_readable,
     sound_seconds,
 )
@@ -42,6 +44,23 @@ TABLE = b"\xff\xe1" + struct.pack(">H", 2 + 5) + b"EXIF\0"
 )
 def test_the_size_of_an_image(data: bytes, size: tuple[int, int] | None) -> None:
     assert image_size(data) == size
+
+
+@pytest.mark.parametrize("turned", [None, 0, 1, 6, 8, 9, 65535])
+@pytest.mark.parametrize("order", "<>")
+def test_how_a_photo_is_turned(turned: int | None, order: str) -> None:
+    file = photo(np.array([[1, 2]]), turned=turned, order=order)
+    assert orientation(file) == (turned if turned in (6, 8) else 1)
+    assert image_size(file) == ((8, 16) if turned in (6, 8) else (16, 8))
+
+
+@given(st.integers(0, 60), st.integers(0, 255))
+def test_damaged_words_about_a_photo_turn_it_otherwise_at_most(at: int, byte: int) -> None:
+    file = bytearray(photo(np.array([[1, 2]]), turned=6))
+    file[at] = byte
+    for data in (bytes(file), bytes(file[:at])):
+        assert 1 <= orientation(data) <= 8
+        assert image_size(data) is None or max(image_size(data) or ()) > 0
 
 
 @given(st.binary(max_size=40), st.sampled_from([b"", picture()[:8], b"GIF89a", b"BM", b"\xff\xd8"]))
