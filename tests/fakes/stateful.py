@@ -3,7 +3,9 @@
 import os
 from collections.abc import Collection
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 # A run that looks for rare errors takes more.
@@ -23,15 +25,22 @@ def run_machine(
     phases: Collection[Phase] = tuple(Phase),
 ) -> None:
     """Run a machine. phases: GENERATE alone where threads take turns, or an error is expected."""
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            database=None,
-            derandomize=True,
-            phases=phases,
-        ),
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        # They would be those of whatever modules are loaded: by tests before, by plugins.
+        patch.setattr(HypothesisProvider, "_maybe_draw_constant", no_constant, raising=False)
+        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+            machine,
+            settings=settings(
+                max_examples=examples,
+                stateful_step_count=steps,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                database=None,
+                derandomize=True,
+                phases=phases,
+            ),
+        )
+
+
+def no_constant(*_: object, **__: object) -> None:
+    """In place of a constant that hypothesis would draw."""
