@@ -18,7 +18,7 @@ class Positions:
 
     def add(self, start: int, count: int, positions: int) -> None:
         """An image of `count` rows begins behind `start` tokens."""
-        self.cut(start)  # of a pass that was not computed
+        self.cut(start)  # as its other passes say it, or one that was not computed
         if positions != count:
             self._images.append((start, count, positions))
 

@@ -232,8 +232,7 @@ class KVSequence(CachedText):
         """Add rows of an image or a sound. first: the first of them."""
         media, place, count = encoded(first), first.place, len(tokens)
         begin, rows = self.memory.length - place, media.rows()[place : place + count]
-        if not place:
-            self.memory.positions.add(begin, media.count, media.positions)
+        self.memory.positions.add(begin, media.count, media.positions)
         start = self.memory.positions.of(begin)
         sections = media.sections(start)
         batch.add([], start=start + place, seq_id=self.seq_id, wanted=wanted, embeddings=rows)

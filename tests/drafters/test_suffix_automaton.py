@@ -50,6 +50,13 @@ def repeat(tokens: list[int]) -> list[int]:
     return []
 
 
+@given(FED)
+def test_each_row_of_an_image_ends_the_text(fed: list[int | None]) -> None:
+    made = SuffixAutomaton()
+    made.read([-7 if token is None else token for token in fed])
+    assert list(made.tokens) == separated(fed)
+
+
 @given(TEXTS)
 def test_in_one_text_the_match_is_the_longest_repeat(text: list[int]) -> None:
     made = SuffixAutomaton()

@@ -21,6 +21,8 @@ import localspec
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.text_drafter import TextDrafter
 from localspec.engine.engine import Engine
+from localspec.engine.media_marks import media_mark
+from localspec.engine.prompt import template_tokens
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.utils.media import has_media, words_of
@@ -90,9 +92,17 @@ def test_texts_beside_each_other(plain: Engine, drafting: Engine) -> None:
         assert [each.token_ids for each in found] == expected
 
 
-def test_another_image_another_text(plain: Engine, family: str) -> None:
-    if family == "gemma3":
-        pytest.skip("its window ends before the image")
+def test_a_prompt_is_its_words_and_the_rows_of_its_images(plain: Engine) -> None:
+    """What begins a text for the model comes first, and once."""
+    model, image = plain.model, picture(seed=1)
+    mark, rest = media_mark(image), model.tokenize(" cd", add_special=False)
+    rows = model.projector.tokens(image) if model.projector else []
+    for before in ("ab ", ""):
+        tokens = template_tokens(f"{before}{mark} cd{mark}", model)
+        assert tokens == [*model.tokenize(before), *rows, *rest, *rows]
+
+
+def test_another_image_another_text(plain: Engine) -> None:
     texts = {
         tuple(plain.generate(asked(seed, words="a"), seed=1, **OPTIONS).token_ids)
         for seed in range(4)

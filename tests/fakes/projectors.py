@@ -25,12 +25,13 @@ KINDS = {
 @cache
 def seeing_model(family: str) -> Path:
     """A tiny model for which there is a projector; written once."""
-    if family != "qwen2vl":
+    own = {"qwen2vl": _qwen2vl, "gemma3": _gemma3}
+    if family not in own:
         return tiny_model(family)
     return tiny.write_tiny(
-        tiny_folder() / "qwen2vl.gguf",
+        tiny_folder() / f"{family}-F32.gguf",
         family,
-        layers=_qwen2vl,
+        layers=own[family],
         quantised=False,
         template=tiny.TURNS,
         context=512,
@@ -41,6 +42,12 @@ def _qwen2vl(writer: tiny._Writer) -> None:
     """Attention alone, with rotations by rows and columns."""
     DEAF["qwen2"].layers(writer)
     writer.gguf.add_rope_dimension_sections([2, 1, 1, 0])
+
+
+def _gemma3(writer: tiny._Writer) -> None:
+    """The second layer looks back over the whole text: images are far behind the last word."""
+    tiny.FAMILIES["gemma3"](writer)
+    writer.gguf.add_uint32("gemma3.attention.sliding_window_pattern", 2)
 
 
 @cache
@@ -137,24 +144,52 @@ def _add_tensors(writer: gguf.GGUFWriter, kind: str, width: int, patches: int) -
     linear("mm.2", width, merged)
 
 
-def write_ears(path: Path, *, width: int = WIDTH) -> Path:
+def write_ears(path: Path) -> Path:
     """A projector that hears: each 640 samples of a sound become a row, by one matrix."""
+    values = np.random.default_rng(9).standard_normal((WIDTH, 640)) * 0.1
+    matrices = {"mm.a.input_projection.weight": values}
+    return _write_layerless(path, "audio", "gemma4ua", {"num_mel_bins": 640}, matrices)
+
+
+def write_mosaic(path: Path) -> Path:
+    """A projector that makes a row of each 28 x 28 pixels; they attend to each other."""
+    random, pixels = np.random.default_rng(11), 3 * (2 * _PATCH) ** 2
+    matrices = {
+        "v.patch_embd.weight": random.standard_normal((_OWN, pixels)) * 0.1,
+        "v.patch_embd.bias": random.standard_normal(_OWN),
+        "v.position_embd.weight": random.standard_normal((2, 64, _OWN)),
+        "mm.input_projection.weight": random.standard_normal((WIDTH, _OWN)) * 0.3,
+    }
+    for number, size in enumerate((pixels, _OWN, _OWN), 1):
+        matrices[f"v.patch_norm.{number}.weight"] = np.ones(size)
+        matrices[f"v.patch_norm.{number}.bias"] = np.zeros(size)
+    keys = {"image_size": _SIDE, "patch_size": _PATCH, "projector.scale_factor": 2}
+    return _write_layerless(path, "vision", "gemma4uv", keys, matrices)
+
+
+def _write_layerless(
+    path: Path, sense: str, kind: str, keys: dict[str, int], matrices: dict[str, np.ndarray]
+) -> Path:
+    """A projector that makes each row of a part of its own, without attention."""
     writer = gguf.GGUFWriter(path, "clip")
     writer.add_type("mmproj")
-    writer.add_bool("clip.has_audio_encoder", True)
-    writer.add_string("clip.projector_type", "gemma4ua")
+    writer.add_bool(f"clip.has_{sense}_encoder", True)
+    writer.add_string("clip.projector_type", kind)
     for key, value in {
         "embedding_length": _OWN,
         "feed_forward_length": _HIDDEN,
-        "projection_dim": width,
+        "projection_dim": WIDTH,
         "block_count": 0,
         "attention.head_count": _HEADS,
-        "num_mel_bins": 640,
+        **keys,
     }.items():
-        writer.add_uint32(f"clip.audio.{key}", value)
-    writer.add_float32("clip.audio.attention.layer_norm_epsilon", 1e-6)
-    values = np.random.default_rng(9).standard_normal((width, 640)) * 0.1
-    writer.add_tensor("mm.a.input_projection.weight", values.astype(np.float32))
+        writer.add_uint32(f"clip.{sense}.{key}", value)
+    writer.add_float32(f"clip.{sense}.attention.layer_norm_epsilon", 1e-6)
+    if sense == "vision":
+        writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
+        writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
+    for name, values in matrices.items():
+        writer.add_tensor(name, values.astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -19,6 +19,7 @@ from fakes.projectors import (
     sound,
     tiny_projector,
     write_ears,
+    write_mosaic,
     write_projector,
 )
 from fakes.tiny import tiny_folder
@@ -35,22 +36,29 @@ from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.passes import Pass
-from localspec.utils.media import MediaToken, has_media, outside_media, words_of
+from localspec.utils.media import (
+    MediaToken,
+    has_media,
+    outside_media,
+    words_before_media,
+    words_of,
+)
 from localspec.utils.media_file import image_size
 
 PARAMS = ContextParams(400, flash_attention=False, kv_type="f32")
+TWO_TEXTS = ContextParams(300, flash_attention=False, kv_type="f32", texts=2)
 WORDS = ("Look at ab ", " and at cd ", " then say ef")
 # Of several sizes: some models make more rows of a larger image.
 IMAGES = (picture(64, 48, seed=1), picture(200, 90, seed=2))
 
 
 class Eyes:
-    """A tiny model of one family with its projector."""
+    """A tiny model of one family with its projector, or another that is made for passes of rows."""
 
-    def __init__(self, family: str) -> None:
+    def __init__(self, family: str, projector: Path | None = None, rows: int = 512) -> None:
         self.family = family
         self.model = Model(seeing_model(family), ON_PROCESSOR)
-        self.projector = Projector(tiny_projector(family), self.model, 1, 512)
+        self.projector = Projector(projector or tiny_projector(family), self.model, 1, rows)
 
     def text(self, *images: bytes) -> list[int]:
         """Words, and an image behind each part of them but the last."""
@@ -134,6 +142,8 @@ def test_an_image_has_the_same_tokens_each_time_and_others_have_none_of_them(eye
     rows = [{token for token in each if token < 0} for each in (first, second)]
     assert eyes.projector.tokens(IMAGES[0]) == first
     assert rows[0] and not rows[0] & rows[1]
+    # Where one of them is another's by chance, the next is not: the text ends before that image.
+    assert [len(each) for each in rows] == [len(rows_of(eyes, image)) for image in IMAGES]
     for _ in range(9):  # until the first is kept no longer
         eyes.projector.tokens(picture(seed=_ + 10))
     assert eyes.projector.tokens(IMAGES[0]) == first
@@ -204,17 +214,63 @@ def test_a_copy_goes_on_as_the_text_itself(eyes: Eyes, cut: float | None) -> Non
         assert other.memory.position == text.memory.position
 
 
-def test_a_text_takes_the_beginning_of_another_with_its_images(eyes: Eyes) -> None:
+@pytest.mark.parametrize("more", [0, 40])
+def test_a_text_takes_the_beginning_of_another_with_its_images(eyes: Eyes, more: int) -> None:
+    """The whole of another text, or what it was at a mark."""
     tokens = [*eyes.text(*IMAGES), *range(5, 45)]
-    params = ContextParams(200, flash_attention=False, kv_type="f32", texts=2)
-    context = Context(eyes.model, params)
+    context = Context(eyes.model, TWO_TEXTS)
     with context.new_sequence() as text, context.new_sequence() as other, eyes.new_text() as fresh:
         text.extend(tokens)
         text.mark()
+        text.set_tokens([*tokens, *range(50, 50 + more)])
         held = other.take_prefix([*tokens, 8])
         assert held == len(tokens)
         assert np.allclose(other.extend([8]), logits_of(fresh, [*tokens, 8]), atol=1e-5)
         assert other.memory.position == fresh.memory.position
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2vl", "qwen35"])
+def test_what_a_text_takes_of_an_image_is_what_it_can_go_on_from(family: str) -> None:
+    """Another text has read some rows of an image, may have a mark there, and reads the others."""
+    eyes = Eyes(family)
+    tokens = [*range(5, 45), *eyes.text(IMAGES[1])]
+    begin = words_before_media(tokens)
+    context = Context(eyes.model, TWO_TEXTS)
+    with context.new_sequence() as text, context.new_sequence() as other, eyes.new_text() as fresh:
+        expected = logits_of(fresh, tokens)
+        text.extend(tokens[:begin])
+        text.mark()
+        text.extend(tokens[begin : begin + 3])
+        assert other.take_prefix(tokens) == begin + (0 if family == "qwen2vl" else 3)
+        assert np.allclose(logits_of(other, tokens), expected, atol=1e-5)
+        other.truncate(0)
+        assert other.share(text, begin + 3) == (family == "llama")
+        assert np.allclose(logits_of(other, tokens), expected, atol=1e-5)
+        text.mark()
+        text.extend([*tokens[begin + 3 :], 7])
+        other.truncate(0)
+        assert other.take_prefix(tokens) == (begin if family == "qwen35" else len(tokens))
+        assert np.allclose(logits_of(other, tokens), expected, atol=1e-5)
+    eyes.close()
+
+
+@pytest.mark.parametrize(("least", "is_uniform"), [(1, False), (32, False), (2, True)])
+def test_padded_and_uniform_passes(eyes: Eyes, least: int, is_uniform: bool) -> None:
+    """An image has passes as wide as it needs, and none of its rows is padding."""
+    tokens = eyes.text(*IMAGES)
+    expected, position = eyes.of_library(*IMAGES)
+    with eyes.new_text() as text:
+        text.set_width(least, is_uniform=is_uniform)
+        text.padded = lambda rows: rows + 1
+        for cut in (0, words_before_media(tokens), len(tokens) - 3):
+            text.truncate(cut)
+            assert np.allclose(text.extend(tokens[len(text.tokens) :]), expected, atol=1e-4)
+            assert text.memory.position == position
+        with device_fails(1, later=True) as left:
+            found = text.extend([5]).copy()
+        assert not left
+        with eyes.new_text() as fresh:
+            assert np.allclose(found, logits_of(fresh, [*tokens, 5]), atol=1e-4)
 
 
 @contextmanager
@@ -239,9 +295,7 @@ def test_an_image_of_more_rows_than_a_pass_is_read_in_parts(family: str) -> None
     kind, side = KINDS[family], 168
     params = ContextParams(400, flash_attention=False, kv_type="f32", ubatch=64)
     path = write_projector(tiny_folder() / f"mmproj-{family}-{side}.gguf", kind, side=side)
-    eyes, image = Eyes(family), picture(430, 420)
-    eyes.projector.close()
-    eyes.projector = Projector(path, eyes.model, 1, 64)
+    eyes, image = Eyes(family, path, 64), picture(430, 420)
     tokens = eyes.text(image)
     assert sum(token < 0 for token in tokens) > 2 * 64
     expected, position = eyes.of_library(image, params=params)
@@ -300,12 +354,21 @@ def test_an_image_that_is_one_pass_says_which_pass_it_needs() -> None:
             assert sum(token < 0 for token in projector.tokens(picture())) == 256
 
 
+@pytest.mark.parametrize("most", [128, 300])
+def test_an_image_that_is_one_pass_is_made_small_enough_for_it(most: int) -> None:
+    eyes = Eyes("gemma3", write_mosaic(tiny_folder() / "mmproj-mosaic.gguf"), most)
+    image = picture(900, 800)
+    assert most / 2 < len(rows_of(eyes, image)) <= most
+    expected, _ = eyes.of_library(image)
+    with eyes.new_text() as text:
+        assert np.array_equal(text.extend(eyes.text(image)), expected)
+    eyes.close()
+
+
 @pytest.mark.parametrize("rate", [16000, 8000, 44100])
 def test_sounds_are_heard_as_the_librarys_own_loop_hears_them(rate: int) -> None:
-    eyes, sounds = Eyes("llama"), [sound(0.5, rate, 440.0), sound(0.9, rate, 600.0)]
-    eyes.projector.close()
-    path = write_ears(tiny_folder() / "mmproj-ears.gguf")
-    eyes.projector = Projector(path, eyes.model, 1, 512)
+    eyes = Eyes("llama", write_ears(tiny_folder() / "mmproj-ears.gguf"))
+    sounds = [sound(0.5, rate, 440.0), sound(0.9, rate, 600.0)]
     assert (eyes.projector.reads_images, eyes.projector.reads_sounds) == (False, True)
     found = []
     with eyes.new_text() as text:
@@ -332,8 +395,7 @@ def test_two_images_without_a_word_between_them(eyes: Eyes) -> None:
 
 
 def test_an_image_shares_no_decode(eyes: Eyes) -> None:
-    params = ContextParams(200, flash_attention=False, kv_type="f32", texts=2)
-    context = Context(eyes.model, params)
+    context = Context(eyes.model, TWO_TEXTS)
     rows = rows_of(eyes, IMAGES[0])
     with context.new_sequence() as text, context.new_sequence() as other:
         passes = [Pass(text, rows), Pass(other, [5])]

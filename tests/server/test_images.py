@@ -11,9 +11,9 @@ import httpx
 import ollama
 import pytest
 from anthropic import Anthropic
-from fakes.projectors import picture, tiny_projector, write_projector
+from fakes.projectors import picture, seeing_model, tiny_projector, write_projector
 from fakes.served import PATIENCE, Served, serving, wait_for
-from fakes.tiny import TURNS, tiny_model, write_tiny
+from fakes.tiny import TURNS, write_tiny
 from openai import OpenAI
 
 import localspec
@@ -358,7 +358,7 @@ def test_conversations_beside_others_are_as_alone(seeing: Served, plain: Engine)
 def test_all_kinds_of_images_are_as_alone(own_cache: None, family: str) -> None:
     """Rows that attend to all others of the image, and several positions for each row."""
     tiny_projector(family)
-    file = tiny_model(family)
+    file = seeing_model(family)
     options = ("--threads", "1", "--draft", "suffix", "--parallel", "3")
     with (
         localspec.load(file, draft="none", threads=1) as engine,
