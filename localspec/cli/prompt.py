@@ -10,7 +10,7 @@ from localspec.cli.output import write_note
 from localspec.conversation.thinking import thinking_variables
 from localspec.conversation.transcript import arrangements
 from localspec.engine.engine import Engine
-from localspec.engine.media_marks import join_parts, media_mark
+from localspec.engine.media_marks import join_parts, media_mark, only_for_chats
 from localspec.engine.prompt import Chat, Prompt
 from localspec.errors import InvalidValueError
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
@@ -60,10 +60,7 @@ def as_prompt(
         return _accepted(engine, [Chat(each, variables) for each in arrangements(system, question)])
     name = engine.model.path.name
     if media:
-        raise InvalidValueError(
-            f"images and sounds are for chats, and {name} continues a text; --chat-template gives "
-            "it a chat template"
-        )
+        raise InvalidValueError(only_for_chats(engine.model))
     if system:
         raise InvalidValueError(
             f"--system is for chats, and {name} continues a text; put it before the prompt"

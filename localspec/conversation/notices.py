@@ -6,6 +6,8 @@ from localspec.engine.slots import Slots
 
 _MERGED = "the model's template refuses these turns: some are joined into one"
 
+_UNREAD = "{} does not read all images and sounds of this conversation: it reads {} and the like"
+
 
 class Notices:
     """What the user of a slot was told of its models, by the engine's `notes` at first."""
@@ -15,10 +17,11 @@ class Notices:
         self._told = {*slot.loaded.notes, slots.failures}
 
     def new(self, transcript: Transcript) -> list[str]:
-        """What the user was not told yet: merged turns, and what changed about the models."""
+        """What the user was not told yet of the models, and of what they read otherwise."""
         loaded, failures = self._slot.loaded, self._slots.failures
         merged = _MERGED if transcript.merged else None
-        lines = (merged, loaded.apart, loaded.threads_note, loaded.drafters.lost, failures)
+        unread = transcript.unread and _UNREAD.format(transcript.model.path.name, transcript.unread)
+        lines = (merged, unread, loaded.apart, loaded.threads_note, loaded.drafters.lost, failures)
         new = [line for line in lines if line and line not in self._told]
         self._told.update(new)
         return new

@@ -11,13 +11,15 @@ from localspec.conversation.answer import Answer, AsyncAnswer
 from localspec.conversation.answer_settings import config_of, settings_of, settings_of_question
 from localspec.conversation.edited_answer import edited_answer
 from localspec.conversation.events import Dropped, Event, Gauge, Notice
+from localspec.conversation.message import Message, as_turn
 from localspec.conversation.notices import Notices
 from localspec.conversation.transcript import Transcript
-from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn, require_message
+from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
 from localspec.conversation.unfinished import require_same_settings, require_unfinished
 from localspec.conversation.window import Window
 from localspec.drafters.spec import DraftOption
 from localspec.engine.engine import Engine
+from localspec.engine.media_marks import without_marks
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationOptions, concrete, require
@@ -109,7 +111,8 @@ class Session(Closing):
     def written(self) -> TokenizedText:
         """The prompt as the model sees it: text and tokens, without dropped turns."""
         self._slot.require_open()
-        return self._window(self.turns).whole
+        text, tokens = self._window(self.turns).whole
+        return TokenizedText(without_marks(text), tokens)
 
     @property
     def gauge(self) -> Gauge:
@@ -121,18 +124,21 @@ class Session(Closing):
     # Asking.
 
     def send(
-        self, text: str, *, role: Role = "user", **options: Unpack[GenerationOptions]
+        self, text: Message, *, role: Role = "user", **options: Unpack[GenerationOptions]
     ) -> Answer:
         """Add a message and return its answer, in place of one that is still being written.
 
-        role: `tool` for the output of a tool.
+        text: or a list of parts, as in messages: {"type": "image", "image": Path("cat.png")}, and
+        {"type": "text", "text": "What is it?"}. role: `tool` for the output of a tool.
         Raises InvalidValueError, and leaves the conversation as it was, if the text is empty, does
-        not fit the context or is refused by the chat template.
+        not fit the context, is refused by the chat template, or the model reads no images.
         """
-        require_message(text)
+        turn = as_turn(text, role)
         self._end_answer()
-        turn = self.conversation.add(Turn(role, text))
+        self.conversation.add(turn)
         try:
+            with self._slot.lock:
+                self._transcript.require_reads(turn)
             return self._ask(options)
         except BaseException:
             self.conversation.remove(turn)
@@ -152,10 +158,10 @@ class Session(Closing):
             self.conversation.back_to(before)
             raise
 
-    def edit(self, number: int, text: str, **options: Unpack[GenerationOptions]) -> Answer:
+    def edit(self, number: int, text: Message, **options: Unpack[GenerationOptions]) -> Answer:
         """Replace the question with this number in `turns`, from 0, and return the new answer.
 
-        The old question and all turns after it stay as another branch.
+        text: as of `send`. The old question and all turns after it stay as another branch.
         """
         self._end_answer()
         turn = self.conversation.turn(number)
@@ -190,7 +196,7 @@ class Session(Closing):
     # `async for`. The first `await` asks the question, and raises its errors.
 
     def asend(
-        self, text: str, *, role: Role = "user", **options: Unpack[GenerationOptions]
+        self, text: Message, *, role: Role = "user", **options: Unpack[GenerationOptions]
     ) -> AsyncAnswer:
         """`send` for an event loop, which goes on meanwhile."""
         return AsyncAnswer.of(lambda: self.send(text, role=role, **options), self._asking)
@@ -199,7 +205,9 @@ class Session(Closing):
         """`regenerate` for an event loop."""
         return AsyncAnswer.of(lambda: self.regenerate(**options), self._asking)
 
-    def aedit(self, number: int, text: str, **options: Unpack[GenerationOptions]) -> AsyncAnswer:
+    def aedit(
+        self, number: int, text: Message, **options: Unpack[GenerationOptions]
+    ) -> AsyncAnswer:
         """`edit` for an event loop."""
         return AsyncAnswer.of(lambda: self.edit(number, text, **options), self._asking)
 

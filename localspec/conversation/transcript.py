@@ -13,9 +13,11 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
+from localspec.conversation.media_spans import MediaSpan, replaced
 from localspec.conversation.reasoning import tags_for
 from localspec.conversation.thinking import thinking_switch
 from localspec.conversation.turns import EMPTY, TokenizedText, Turn
+from localspec.engine.media_marks import mark_of, only_for_chats, read_media, reads
 from localspec.engine.prompt import Wording, special_texts, template_tokens, text_tokens
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import Message, mentions, render
@@ -32,7 +34,8 @@ class Transcript:
     the template sees. rotations: how the model's are scaled, in words; "" as in its file.
 
     merged: whether the template refused the turns, so that consecutive turns of one role, or the
-    system prompt and the first question, were merged.
+    system prompt and the first question, were merged. unread: a chip that stood in a prompt for an
+    image or a sound which the model does not read; None if there was none.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Transcript:
         rotations: str = "",
     ) -> None:
         self.merged = False
+        self.unread: str | None = None
         self._rotations = rotations
         self.model = model
         self.template = template
@@ -61,11 +65,21 @@ class Transcript:
         """Whether reasoning is switched on; None if it cannot be switched."""
         return thinking_switch(self.template, self.options)
 
-    @property
-    def template_fingerprint(self) -> str:
-        """Tells the template, and the rotations, from others; also where there is none."""
+    def fingerprint(self, turns: Iterable[Turn]) -> str:
+        """Tells the template, and the rotations, from others; also where there is none.
+
+        It tells, too, whether some images of these turns are not read.
+        """
         told = (self.template or "") + (f"\0{self._rotations}" if self._rotations else "")
+        told += "\0unread" if any(map(self._unread, turns)) else ""
         return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
+
+    def require_reads(self, turn: Turn) -> None:
+        """Raise InvalidValueError for a turn with an image or a sound that the model reads not."""
+        for span in turn.media:
+            if self.template is None:
+                raise InvalidValueError(only_for_chats(self.model))
+            read_media(span.data, self.model)
 
     def prompt(self, system: str | None, turns: Sequence[Turn]) -> TokenizedText:
         """The prompt for the next answer; if the last turn is an answer, the prompt continues it.
@@ -153,13 +167,14 @@ class Transcript:
         return TokenizedText(text, tokens) if not excess else EMPTY
 
     def _tokens(self, text: str, *, after: bool) -> list[int]:
-        if after:
-            return text_tokens(text, self.model.tokenize_after)
         if self.template is None:
-            return text_tokens(text, self.model.tokenize)
-        return template_tokens(text, self.model)
+            model = self.model
+            return text_tokens(text, model.tokenize_after if after else model.tokenize)
+        return template_tokens(text, self.model, after=after)
 
     def _text(self, system: str | None, turns: Sequence[Turn]) -> str:
+        unread = (span.chip for turn in turns for span in self._unread(turn))
+        self.unread = next(unread, self.unread)
         if self.template is None:
             contents = [turn.raw or turn.content for turn in turns]
             return "".join([system or "", *contents])
@@ -188,11 +203,23 @@ class Transcript:
 
     def _message(self, turn: Turn) -> Message:
         if turn.role != "assistant":
-            return {"role": turn.role, "content": turn.content}
+            return {"role": turn.role, "content": self._content(turn)}
         if not self._reads_reasoning:
             return {"role": turn.role, "content": turn.raw or turn.content}
         thought = {_REASONING_KEY: turn.thought} if turn.thought else {}
         return {"role": turn.role, "content": turn.content, **thought}
+
+    def _content(self, turn: Turn) -> str:
+        """What the model reads of a turn: marks of images, and chips of those that it cannot."""
+        unread = self._unread(turn)
+        read = (span for span in turn.media if span not in unread)
+        return replaced(turn.content, read, lambda span: mark_of(span.key, span.data))
+
+    def _unread(self, turn: Turn) -> Sequence[MediaSpan]:
+        """The images and sounds of a turn that the model does not read."""
+        if self.template is None:
+            return turn.media
+        return [span for span in turn.media if not reads(self.model, span.data)]
 
 
 def arrangements(system: str | None, messages: Sequence[Message]) -> Sequence[Sequence[Message]]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple, get_args
 from uuid import uuid4
 
+from localspec.conversation.media_spans import MediaSpan
 from localspec.errors import InvalidValueError
 from localspec.utils.option_types import require_kind, whole_number
 
@@ -22,29 +23,23 @@ class TokenizedText(NamedTuple):
 EMPTY = TokenizedText("", ())
 
 
-def require_message(message: object) -> None:
-    """Raise InvalidValueError for a message that is no text, or an empty one."""
-    require_kind("the message", message, str, "a text")
-    if not message:
-        raise InvalidValueError("the message is empty; write some text")
-
-
 @dataclass(slots=True, eq=False)
 class Turn:
     """One message.
 
-    content: the message. thought: the model's reasoning before it. raw: an answer's text as it was
-    generated, reasoning and tags included. written: the tokens of `raw` and their text, without the
-    token that ended the answer and without those of a stop string. vocabulary: the fingerprint of
-    the vocabulary of these tokens. stop_reason: why an answer ended; None while it is generated.
-    seed: that the answer was written with; None if that is not known. thinking: whether the prompt
-    of the answer ended with an opening reasoning tag; None if that is not known. switch: whether
-    reasoning was switched on in that prompt; None if it cannot be switched, or is not known.
-    template: the fingerprint of the chat template of that prompt; empty if that and the thinking
-    budget are not known. thinking_budget: the most tokens of reasoning; None: no limit.
-    edited: how many tokens of `written`, from the first, are a text that the user has edited.
-    key: a unique id, for storage. variant: the number, from 0, of an answer among the answers to
-    one question. before: the turn that this turn follows. after: the turns that follow this one.
+    content: the message. media: its images and sounds, for which chips stand in it. thought: the
+    model's reasoning before it. raw: an answer's text as it was generated, reasoning and tags
+    included. written: the tokens of `raw` and their text, without the token that ended the answer
+    and without those of a stop string. vocabulary: the fingerprint of the vocabulary of these
+    tokens. stop_reason: why an answer ended; None while it is generated. seed: that the answer was
+    written with; None if that is not known. thinking: whether the prompt of the answer ended with
+    an opening reasoning tag; None if that is not known. switch: whether reasoning was switched on
+    in that prompt; None if it cannot be switched, or is not known. template: the fingerprint of the
+    chat template of that prompt; empty if that and the thinking budget are not known.
+    thinking_budget: the most tokens of reasoning; None: no limit. edited: how many tokens of
+    `written`, from the first, are a text that the user has edited. key: a unique id, for storage.
+    variant: the number, from 0, of an answer among the answers to one question. before: the turn
+    that this turn follows. after: the turns that follow this one.
 
     Raises InvalidValueError for an unknown role and a content that is no text.
     """
@@ -62,6 +57,7 @@ class Turn:
     template: str = ""
     thinking_budget: int | None = None
     edited: int = 0
+    media: tuple[MediaSpan, ...] = ()
     key: str = field(default_factory=lambda: uuid4().hex)
     variant: int = 0
     before: "Turn | None" = field(default=None, repr=False)

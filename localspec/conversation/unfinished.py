@@ -48,11 +48,12 @@ def require_same_settings(turn: Turn, window: Window, budget: int | None) -> Non
     window: what the model would see now. budget: the thinking budget now.
     """
     transcript = window.transcript
-    if turn.template not in ("", transcript.template_fingerprint):
+    if turn.template not in ("", window.template_fingerprint):
         raise InvalidValueError(
-            "the last answer was begun with another chat template, or with other rotations (RoPE); "
-            f"load the model as then ({option('chat_template')}, {option('rope_scale')} and its "
-            "kin) or regenerate the answer"
+            "the last answer was begun with another chat template, with other rotations (RoPE), or "
+            "where other images were read; load the model as then "
+            f"({option('chat_template')}, {option('rope_scale')} and its kin, {option('mmproj')}) "
+            "or regenerate the answer"
         )
     _require_same_thinking(turn, window.thinking, transcript.switch)
     # Once the reasoning has ended, its budget is of no matter.

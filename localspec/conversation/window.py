@@ -65,6 +65,11 @@ class Window:
         """The prompt for drafters that have a chat template of their own."""
         return self.transcript.wording(self.system, self.seen)
 
+    @property
+    def template_fingerprint(self) -> str:
+        """Tells how the turns become a prompt; see `Transcript.fingerprint`."""
+        return self.transcript.fingerprint(self.seen)
+
     @cached_property
     def thinking(self) -> bool:
         """Whether the prompt ends with an opening reasoning tag."""
@@ -89,7 +94,7 @@ class Window:
             seed=(seed + question.next_variant) % 2**64,
             thinking=self.thinking,
             switch=self.transcript.switch,
-            template=self.transcript.template_fingerprint,
+            template=self.template_fingerprint,
             thinking_budget=thinking_budget,
             variant=question.next_variant,
             before=question,

@@ -65,13 +65,17 @@ def _text_of(content: object, place: str, *, media: bool) -> str:
     raise InvalidValueError(f"{place} is {content!r:.60}; it must be a text, or a list of parts")
 
 
-def _part_text(part: object, place: str, *, media: bool) -> str:
+def read_part(part: object, place: str, *, media: bool) -> str | bytes:
+    """A part of a content: a text, or the contents of the file that is an image or a sound.
+
+    place: where it stands. media: whether it may be a file. Raises InvalidValueError.
+    """
     if not isinstance(part, Mapping):
         raise InvalidValueError(
             f"{place} is {part!r:.60}; it must be a part, such as {{'type': 'text', 'text': ...}}"
         )
     if media and is_media(part):
-        return media_mark(media_of(part, place, files=True))
+        return media_of(part, place, files=True)
     if not is_text(part):
         needed = f"; {NEED_PROJECTOR}" if is_media(part) else ""
         raise InvalidValueError(
@@ -82,6 +86,11 @@ def _part_text(part: object, place: str, *, media: bool) -> str:
     if not isinstance(text, str):
         raise InvalidValueError(f"{place}.text is {text!r:.60}; it must be a text")
     return text
+
+
+def _part_text(part: object, place: str, *, media: bool) -> str:
+    found = read_part(part, place, media=media)
+    return found if isinstance(found, str) else media_mark(found)
 
 
 def _keys(message: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from threading import Lock
 
 from localspec.errors import InvalidValueError
 from localspec.llama.model import Model
+from localspec.utils.media_file import is_sound
 from localspec.utils.option_names import option
 
 _SECRET = token_hex(8)
@@ -28,7 +29,11 @@ Tokenize = Callable[[str], list[int]]
 
 def media_mark(data: bytes) -> str:
     """The mark of an image or a sound, as long as its file is kept. data: the file's contents."""
-    key = sha256(data).hexdigest()
+    return mark_of(sha256(data).hexdigest(), data)
+
+
+def mark_of(key: str, data: bytes) -> str:
+    """The mark of a file whose digest is known."""
     with _lock:
         _files[key] = data
         _files.move_to_end(key)
@@ -67,6 +72,20 @@ def read_media(data: bytes, model: Model) -> list[int]:
     if model.projector is None:
         raise InvalidValueError(no_projector(model))
     return model.projector.tokens(data)
+
+
+def reads(model: Model, data: bytes) -> bool:
+    """Whether a model reads files of this kind, which is an image or a sound."""
+    reader = model.projector
+    return reader is not None and (reader.reads_sounds if is_sound(data) else reader.reads_images)
+
+
+def only_for_chats(model: Model) -> str:
+    """What to do where a model reads raw texts."""
+    return (
+        f"images and sounds are for chats, and {model.path.name} continues a text; "
+        f"{option('chat_template')} gives it a chat template"
+    )
 
 
 def no_projector(model: Model) -> str:

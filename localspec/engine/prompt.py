@@ -158,15 +158,16 @@ def text_tokens(text: str, tokenize: Callable[[str], list[int]]) -> list[int]:
         ) from error
 
 
-def template_tokens(text: str, model: Model) -> list[int]:
-    """The token ids of a rendered chat template."""
+def template_tokens(text: str, model: Model, *, after: bool = False) -> list[int]:
+    """The token ids of a rendered chat template. after: whether it is the rest of one."""
 
     def rest(words: str) -> list[int]:
         return model.tokenize(words, add_special=False)
 
-    tokens = text_tokens(text, lambda text: media_tokens(text, model, model.tokenize, rest))
+    first = model.tokenize_after if after else model.tokenize
+    tokens = text_tokens(text, lambda text: media_tokens(text, model, first, rest))
     # Many templates write BOS themselves, and then the tokenizer adds a second one.
-    return tokens[1:] if tokens[:2] == [model.bos] * 2 else tokens
+    return tokens[1:] if tokens[:2] == [model.bos] * 2 and not after else tokens
 
 
 def special_texts(model: Model) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes.drafter_kinds import Pair, write_pair
+from fakes.projectors import picture, seeing_model, tiny_projector
 from fakes.pycode import load
 from fakes.stateful import examples, run_machine
 from fakes.tiny import tiny_folder, tiny_model
@@ -30,6 +31,7 @@ from hypothesis.stateful import (
 
 from localspec.conversation.answer_settings import settings_of_question
 from localspec.conversation.events import Ended
+from localspec.conversation.message import Message
 from localspec.conversation.session import Session
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Result
@@ -39,6 +41,7 @@ from localspec.llama.marks import Marks
 from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.llama.state import State
+from localspec.utils.media import has_media
 
 AHEAD = 20
 # What a sliding window has left behind is overwritten only in longer texts.
@@ -54,6 +57,9 @@ KINDS = {
 DRAFTS = ["none", "suffix", "lookup", "ngram", "model", "suffix,model"]
 DRAFTS_WITH_HEADS = ["model", "model", "model", "suffix,model", "suffix", "none"]
 TEXTS = st.text(alphabet="abcdefnrst ", min_size=1, max_size=24)
+# Models that read images too, and their families; what they are sent is a text and some images.
+SEEING = {f"{family} with images": family for family in ("llama", "gemma3", "qwen2vl", "qwen35")}
+IMAGES = st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=2)
 
 
 # Drafters with their targets. They draft at a fixed depth: on models this small `auto` never does.
@@ -85,6 +91,8 @@ USUAL = {kind: 20 if kind in OFTEN else 8 for kind in (*KINDS, *HEADS)}
 DEPTH = 3
 # Accepted tokens of drafts that were compared with those of a fresh head.
 DRAFTED: Counter[str] = Counter()
+# Texts with images whose next tokens were compared.
+READ: Counter[str] = Counter()
 
 
 @cache
@@ -95,19 +103,23 @@ def pair(kind: str) -> Pair:
 
 
 def target(family: str) -> Path:
+    if family in SEEING:
+        tiny_projector(SEEING[family])
+        return seeing_model(SEEING[family])
     return pair(family).target if family in HEADS else tiny_model(family)
 
 
 def draft(family: str, name: str) -> str:
     """A head, or a model of the same vocabulary that often agrees: the target itself."""
-    return name.replace("model", pair(family).draft if family in HEADS else str(tiny_model(family)))
+    return name.replace("model", pair(family).draft if family in HEADS else str(target(family)))
 
 
 @cache
 def engine(family: str, *, fresh: bool, reproducible: bool) -> Engine:
     """Two of each kind: one for the sessions, one for plain decoding from nothing."""
     # A cache with a sliding window holds a pass more than the window, at least 256 tokens.
-    options = {"threads": 1, "context": CONTEXTS.get(family, 160), "kv_type": "f32", "ubatch": 64}
+    context = CONTEXTS.get(SEEING.get(family, family), 160)
+    options = {"threads": 1, "context": context, "kv_type": "f32", "ubatch": 64}
     plain = {"reproducible": True} if reproducible else {"flash_attention": False}
     nothing = draft(family, "model") if family in HEADS else "none"
     return load(target(family), nothing if fresh else "suffix", **options, **plain)
@@ -164,9 +176,19 @@ class Chat(RuleBasedStateMachine):
                 self.session.stop()
             assert not isinstance(event, Ended) or event.turn in (None, self.session.turns[-1])
 
-    @rule(text=TEXTS, stop_after=st.one_of(st.none(), st.integers(0, 9)))
-    def send(self, text: str, stop_after: int | None) -> None:
-        self.answer(lambda: self.session.send(text), stop_after)
+    def message(self, text: str, images: list[tuple[int, bool]]) -> Message:
+        """A text with images before or behind it, for a model that reads them."""
+        if self.family not in SEEING:
+            return text
+        parts: list[Any] = [{"type": "text", "text": text}]
+        for seed, is_before in images:
+            part = {"type": "image", "image": picture(48, 40 + 20 * seed, seed=seed)}
+            parts.insert(0 if is_before else len(parts), part)
+        return parts
+
+    @rule(text=TEXTS, images=IMAGES, stop_after=st.one_of(st.none(), st.integers(0, 9)))
+    def send(self, text: str, images: list[tuple[int, bool]], stop_after: int | None) -> None:
+        self.answer(lambda: self.session.send(self.message(text, images)), stop_after)
 
     @rule(text=TEXTS, events=st.integers(0, 6))
     def abandon(self, text: str, events: int) -> None:
@@ -186,11 +208,12 @@ class Chat(RuleBasedStateMachine):
         if self.session.turns:
             self.answer(self.session.regenerate, stop_after)
 
-    @rule(which=st.integers(0, 99), text=TEXTS)
-    def edit(self, which: int, text: str) -> None:
+    @rule(which=st.integers(0, 99), text=TEXTS, images=IMAGES)
+    def edit(self, which: int, text: str, images: list[tuple[int, bool]]) -> None:
         asked = [n for n, turn in enumerate(self.session.turns) if turn.role == "user"]
         if asked:
-            self.answer(lambda: self.session.edit(asked[which % len(asked)], text), None)
+            number, message = asked[which % len(asked)], self.message(text, images)
+            self.answer(lambda: self.session.edit(number, message), None)
 
     @rule(which=st.integers(0, 99))
     def choose(self, which: int) -> None:
@@ -238,6 +261,9 @@ class Chat(RuleBasedStateMachine):
         whole = target.model.sliding_window if not target.context.window else 0
         refused = 0 < whole < len(target.tokens)
         saved = self.session.save_state("here", self.store)
+        if has_media(target.tokens):
+            assert saved == "texts with images are not saved"
+            return
         assert saved == ("its cache cannot be copied" if refused else None)
         for cache_ in self.session._slot._caches():
             cache_.sequence.truncate(0)
@@ -253,6 +279,7 @@ class Chat(RuleBasedStateMachine):
         count = min(AHEAD, self.engine.context - 10 - len(tokens))
         if count < 1 or not tokens:
             return
+        READ[self.family] += has_media(tokens)
         options = {"temperature": 0.0, "max_tokens": count, "ignore_eos": True}
         given = {**self.session._options, **options}
         settings_ = settings_of_question(self.session._slot, given)  # type: ignore[arg-type]
@@ -261,7 +288,8 @@ class Chat(RuleBasedStateMachine):
         self.fresh.slots.own.target.truncate(0)
         expected = self.fresh.generate(tokens, depth=0, **options).token_ids  # type: ignore[arg-type]
         if going_on != expected:
-            assert not self.reproducible or KINDS[self.family] is not Rollback.PARTIAL
+            kind = SEEING.get(self.family, self.family)
+            assert not self.reproducible or KINDS[kind] is not Rollback.PARTIAL
             self.must_be_a_near_tie(tokens, going_on, expected)
         elif self.session._slot.loaded.drafter_set.names == self.fresh.drafter_set.names:
             self.drafts_like_a_fresh_head(tokens, written, options)
@@ -302,6 +330,12 @@ def machine(kind: str, *, exact: bool) -> type[Chat]:
 
 def run(kind: str, *, exact: bool, count: int, phases: Collection[Phase] = tuple(Phase)) -> None:
     run_machine(machine(kind, exact=exact), examples=count, steps=12, phases=phases)
+
+
+@pytest.mark.parametrize("kind", SEEING)
+def test_after_every_step_with_images(kind: str) -> None:
+    run(kind, exact=False, count=examples(10))
+    assert READ[kind] > 10
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *HEADS])

@@ -318,10 +318,10 @@ def test_settings_that_are_the_same(
     usual = {"thinking": True, "switch": True, "template": "own", "thinking_budget": 6}
     turn = Turn("assistant", **({"content": ""} | usual | then))
     present = {"thinking": True, "switch": True, "budget": 6} | now
-    transcript = SimpleNamespace(
-        template_fingerprint="own", switch=present["switch"], tags=tags_for(None)
+    transcript = SimpleNamespace(switch=present["switch"], tags=tags_for(None))
+    window: Any = SimpleNamespace(
+        transcript=transcript, thinking=present["thinking"], template_fingerprint="own"
     )
-    window: Any = SimpleNamespace(transcript=transcript, thinking=present["thinking"])
     with pytest.raises(InvalidValueError, match=refused) if refused else nullcontext():
         require_same_settings(turn, window, present["budget"])
 

@@ -1,0 +1,98 @@
+"""Media spans: the images and sounds of a turn, and where they stand in its text.
+
+People read a chip in place of an image, such as [cat.png 640 x 480]. It is text, so whoever shows,
+finds or copies turns need not know of images. Which letters of a turn are such a chip is kept apart
+from them: nobody can write one.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from localspec.utils.format import format_bytes, format_seconds, printable
+from localspec.utils.media_file import image_size, is_sound, sound_seconds
+
+# Behind a chip, these follow at once.
+_CLOSING = ".,;:!?)]}"
+
+
+@dataclass(frozen=True, slots=True)
+class MediaSpan:
+    """An image or a sound of a turn, of whose content [start:end] is the chip, with its spaces.
+
+    name: of the file, as it was given; may be empty. data: its contents, of which key is a digest.
+    """
+
+    start: int
+    end: int
+    name: str
+    data: bytes = field(repr=False)
+    key: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", sha256(self.data).hexdigest())
+
+    @property
+    def chip(self) -> str:
+        """What people read in its place."""
+        return chip(self.name, self.data)
+
+    @property
+    def part(self) -> Mapping[str, Any]:
+        """The part of a message that it was."""
+        return media_part(self.name, self.data)
+
+
+def media_part(name: str, data: bytes) -> Mapping[str, Any]:
+    """A part of a message that is an image or a sound. name: of its file. data: its contents."""
+    kind = "audio" if is_sound(data) else "image"
+    return {"type": kind, kind: data, "name": name}
+
+
+def replaced(content: str, media: Iterable[MediaSpan], by: Callable[[MediaSpan], str]) -> str:
+    """The content of a turn with other texts in place of its chips, and of the spaces by them."""
+    text, end = "", 0
+    for span in media:
+        text += content[end : span.start] + by(span)
+        end = span.end
+    return text + content[end:]
+
+
+def chip(name: str, data: bytes) -> str:
+    """What people read in place of an image or a sound."""
+    if is_sound(data):
+        seconds, kind = sound_seconds(data), "sound"
+        size = format_seconds(seconds) if seconds else format_bytes(len(data))
+    else:
+        columns, rows = image_size(data) or (0, 0)
+        size, kind = f"{columns} x {rows}", "image"
+    return f"[{printable(Path(name).name) or kind} {size}]"
+
+
+def laid_out(parts: Iterable[str | tuple[str, bytes]]) -> tuple[str, tuple[MediaSpan, ...]]:
+    """Texts are lines, as in every message of parts; chips get spaces that the model does not read.
+
+    Beside a text of several lines a chip is a paragraph of its own.
+    """
+    text, spans, follows = "", list[MediaSpan](), True
+    for part in parts:
+        if isinstance(part, str):
+            if spans and follows and part[:1] not in _CLOSING and not part[:1].isspace():
+                gap = _gap(part)
+                spans[-1] = replace(spans[-1], end=spans[-1].end + len(gap))
+                text += gap
+            text += part if follows else f"\n{part}"
+        else:
+            before = text[spans[-1].end :] if spans else text
+            gap = "" if text[-1:] in ("", " ", "\n", *"([{") else _gap(before)
+            shown = gap + chip(*part)
+            spans.append(MediaSpan(len(text), len(text) + len(shown), *part))
+            text += shown
+        follows = not isinstance(part, str)
+    return text, tuple(spans)
+
+
+def _gap(beside: str) -> str:
+    return "\n\n" if "\n" in beside else " "
