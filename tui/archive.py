@@ -11,7 +11,7 @@ from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.format import counted
 from localspec.utils.paths import data_folder
-from localspec_tui import search_index, session_rows, turn_rows
+from localspec_tui import media_rows, search_index, session_rows, turn_rows
 from localspec_tui.database import Database
 from localspec_tui.origins import OriginSegment
 from localspec_tui.row_values import count_of, moment_of, text_or
@@ -251,7 +251,8 @@ class Archive:
         origins, unsent = turn_rows.origins_of(saved), session.unsent
         title = title or title_in(unsent)
         if lost:
-            self._problem = f"{counted(lost, 'damaged message')} of “{title}” left out"
+            what = " and ".join(counted(count, noun) for noun, count in lost.items())
+            self._problem = f"{what} of “{title}” left out"
         read = SavedSession(key, title, model, system, conversation, settings, origins, unsent)
         return read, session
 
@@ -270,12 +271,12 @@ class Archive:
         return [(summary, hits[row]) for row, summary in summaries if row in hits]
 
     def messages(self, limit: int) -> Sequence[str]:
-        """Up to `limit` messages of the user in all sessions, the one that was sent last last."""
+        """Up to `limit` messages of the user in all sessions, the one that was sent last last.
+
+        Images are named as files, as they were typed.
+        """
         with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT content FROM turn WHERE role = 'user' ORDER BY number DESC LIMIT ?", [limit]
-            ).fetchall()
-        return [content for (content,) in reversed(rows) if isinstance(content, str)]
+            return media_rows.messages(connection, limit)[::-1]
 
     def contents(self) -> Sequence[str]:
         """The contents of all turns in all sessions, the first one first."""

@@ -1,21 +1,29 @@
-"""Attachments: puts the text of files into a message that names them.
+"""Attachments: puts files into a message that names them: texts, images and sounds.
 
 A file is named `@notes.txt`, `@~/notes.txt` or `@"my notes.txt"`, but not between backticks.
 """
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
+from localspec.conversation.media_spans import Content, media_part, replaced
+from localspec.conversation.turns import Turn
 from localspec.errors import InvalidValueError
-from localspec.utils.format import printable
-from localspec.utils.media_file import image_size
+from localspec.utils.format import format_bytes, printable
+from localspec.utils.media_file import MOST_BYTES, image_size, is_sound, require_readable
 from localspec.utils.paths import typed_path
 from localspec.utils.similar_names import similar_names
-from localspec.utils.text_file import SAVE_IT, decode_text, undecodable
+from localspec.utils.text_file import SAVE_IT, decode_text, is_utf_16, undecodable
+from localspec_tui.slash_commands import as_message
 
 MAX_BYTES = 256 * 1024
+# The contents of files by the names that a message has for them.
+Files = Mapping[str, bytes]
+_NONE: Files = {}
 
 # Code, or an @ that begins a word.
 _CODE_OR_WORD = re.compile(
@@ -25,6 +33,9 @@ _CODE_OR_WORD = re.compile(
 )
 _AFTER_WORDS = ".,;:!?)]}"
 _GAP = re.compile(r"[ \t]*\n+|[ \t]+")
+_NEEDS_QUOTES = re.compile(r"""[\s"'`]|[.,;:!?)\]}]\Z""")
+# Of the first bytes of an image or a sound one is zero.
+_HEAD = 4096
 _FENCES = re.compile(r"`{3,}")
 # A shorter word is like too many names. In letters.
 _LEAST_SIMILAR = 4
@@ -36,31 +47,44 @@ _NAMED_BLOCK = re.compile(r"^(?P<name>[^\n]+):\n(?P<fence>`{3,})\w*\n.*?\n(?P=fe
 _FILE_NAME = re.compile(r"[^()]*(?:[/\\][^()]*|\.\w{1,5})")
 
 
-def attach_files(text: str, folder: Path) -> tuple[str, list[str]]:
+def attach_files(text: str, folder: Path, known: Files = _NONE) -> tuple[Content, list[str]]:
     """Replace each file name in a message by a code block with the file.
 
-    folder: base of relative paths. A word after @ that is no existing path stays. Returns the new
-    message and the file names as they were typed. Raises InvalidValueError for a path that is not
-    a text file, or is larger than MAX_BYTES.
+    folder: base of relative paths. known: images and sounds that the message has, by the names of
+    their files, which may have changed. A word after @ that is no existing path stays. Returns the
+    new message and the file names as they were typed; with an image or a sound it is a list of
+    parts. Raises InvalidValueError for a path that is none of these files, or is too large.
     """
-    parts: list[str] = []
+    parts: list[str | Mapping[str, Any]] = []
     names: list[str] = []
     end = 0
     for match in _CODE_OR_WORD.finditer(text):
-        if name := _existing_path(match, folder):
+        if name := _existing_path(match, folder, known):
             names.append(name)
-            parts += [_text_between(text, end, match.start()), _block(name, folder)]
+            parts += [_text_between(text, end, match.start()), _attached(name, folder, known)]
             end = match.start("bare") + len(name) if match["bare"] else match.end()
     if not names:
         return text, []
     parts.append(_text_between(text, end, len(text)))
-    return "\n\n".join(part for part in parts if part), names
+    return _joined(parts), names
 
 
-def detach_files(text: str, folder: Path) -> str:
+def _joined(parts: Iterable[str | Mapping[str, Any]]) -> Content:
+    """The texts as one, or as those between images and sounds."""
+    joined: list[Mapping[str, Any]] = []
+    for is_text, group in groupby(parts, lambda part: isinstance(part, str)):
+        if not is_text:
+            joined += [part for part in group if not isinstance(part, str)]
+        elif text := "\n\n".join(part for part in group if isinstance(part, str) and part):
+            joined.append({"type": "text", "text": text})
+    has_media = any(part["type"] != "text" for part in joined)
+    return joined if has_media else "".join(part["text"] for part in joined)
+
+
+def detach_files(text: str, folder: Path, known: Files = _NONE) -> str:
     """Undo `attach_files`: the message with the names of its files instead of their text.
 
-    A file that has changed since, or is gone, stays a code block.
+    A file that has changed since, or is gone, stays a code block. known: as of `attach_files`.
     """
     parts: list[str] = []
     end = 0
@@ -76,15 +100,60 @@ def detach_files(text: str, folder: Path) -> str:
     message = ""
     for part in filter(None, parts):
         message += _gap(message, part) + part
-    return message if attach_files(message, folder)[0] == text else text
+    whole = attach_files(text, folder, known)[0] if known else text
+    return message if attach_files(message, folder, known)[0] == whole else text
 
 
-def missing_file(text: str, folder: Path) -> str | None:
+def with_names(content: str, media: Iterable[tuple[int, int, str]]) -> str:
+    """A message with the names of its images and sounds, as they are typed.
+
+    media: where their chips stand in the content, and the names of their files.
+    """
+    named = []
+    for start, end, name in media:
+        shown, written = content[start:end], written_name(name)
+        if name and written and shown.strip():
+            named.append((start, end, shown.replace(shown.strip(), f"@{written}")))
+    return replaced(content, named)
+
+
+def typed_message(turn: Turn) -> str:
+    """A turn of the user with the names of its files, as they were typed."""
+    named = ((span.start, span.end, span.name) for span in turn.media)
+    return detach_files(with_names(turn.content, named), Path(), files_of(turn))
+
+
+def with_images_of(turn: Turn, text: str) -> str:
+    """Another text of a turn behind the names of its images and sounds, unless it names some."""
+    names = dict.fromkeys(filter(None, (written_name(span.name) for span in turn.media)))
+    message, _ = attach_files(text, Path(), files_of(turn))
+    if not names or not isinstance(message, str):
+        return text
+    return " ".join((*(f"@{name}" for name in names), as_message(text)))
+
+
+def files_of(turn: Turn | None) -> Files:
+    """The images and sounds of a turn by the names of their files."""
+    return {span.name: span.data for span in turn.media} if turn else _NONE
+
+
+def written_name(path: str) -> str | None:
+    """A path as it is written after @; None for one that cannot be."""
+    if not path.isprintable():
+        return None
+    if not _NEEDS_QUOTES.search(path):
+        return path
+    quote = next((each for each in "\"'" if each not in path), None)
+    return quote and f"{quote}{path}{quote}"
+
+
+def missing_file(text: str, folder: Path, known: Files = _NONE) -> str | None:
     """Return the first word after @ that is meant as a file and is none; None without such a word.
 
-    A word that is almost the name of a file there is meant as that. folder: base of relative paths.
+    A word that is almost the name of a file there is meant as that. folder, known: as of
+    `attach_files`.
     """
-    missing = dict(_missing(text, folder))
+    missing = dict(_missing(text, folder, known))
     compared = len(missing) <= _MOST_COMPARED
     for name, is_file_name in missing.items():
         if is_file_name or (compared and similar_file(name, folder)):
@@ -92,12 +161,12 @@ def missing_file(text: str, folder: Path) -> str | None:
     return None
 
 
-def unattached_word(text: str, folder: Path) -> str | None:
+def unattached_word(text: str, folder: Path, known: Files = _NONE) -> str | None:
     """Return the first word after @ that no file has as its name; None in a text of several lines.
 
-    Those are mostly code, whose decorators look the same.
+    Those are mostly code, whose decorators look the same. known: as of `attach_files`.
     """
-    return None if "\n" in text else next((name for name, _ in _missing(text, folder)), None)
+    return None if "\n" in text else next((name for name, _ in _missing(text, folder, known)), None)
 
 
 def similar_file(name: str, folder: Path) -> str | None:
@@ -111,11 +180,11 @@ def similar_file(name: str, folder: Path) -> str | None:
     return found[0] if found else None
 
 
-def _missing(text: str, folder: Path) -> Iterator[tuple[str, bool]]:
+def _missing(text: str, folder: Path, known: Files) -> Iterator[tuple[str, bool]]:
     """Yield words after @ that are no existing paths, and whether each is written as a path."""
     for match in _CODE_OR_WORD.finditer(text):
         name = match["double"] or match["single"] or (match["bare"] or "").rstrip(_AFTER_WORDS)
-        if name and not _existing_path(match, folder):
+        if name and not _existing_path(match, folder, known):
             yield name, not match["bare"] or bool(_FILE_NAME.fullmatch(name))
 
 
@@ -146,11 +215,14 @@ def complete_path(prefix: str, folder: Path) -> Iterator[str]:
         yield _completed(stem + name, is_folder=is_folder, quoted=quoted)
 
 
-def _existing_path(match: re.Match[str], folder: Path) -> str | None:
+def _existing_path(match: re.Match[str], folder: Path, known: Files) -> str | None:
     """The path that a match names, if it exists."""
     bare = match["bare"] or ""
     names = (match["double"], match["single"], bare, bare.rstrip(_AFTER_WORDS))
-    return next((name for name in names if name and os.path.exists(_path(name, folder))), None)
+    return next(
+        (each for each in names if each and (each in known or os.path.exists(_path(each, folder)))),
+        None,
+    )
 
 
 def _path(name: str, folder: Path) -> Path:
@@ -173,30 +245,59 @@ def _gap(before: str, after: str) -> str:
 def _has_text(name: str, block: str, folder: Path) -> bool:
     """Whether a file still has the text of a code block."""
     try:
-        return _block(name, folder) == block
+        return _attached(name, folder, _NONE) == block
     except (InvalidValueError, OSError):
         return False
 
 
-def _block(name: str, folder: Path) -> str:
-    content = _content(name, _path(name, folder))
+def _attached(name: str, folder: Path, known: Files) -> str | Mapping[str, Any]:
+    """A code block with the text of a file, or the part of a message that an image or a sound is.
+
+    Raises InvalidValueError.
+    """
+    if (data := known.get(name)) is not None:
+        return media_part(name, data)
+    data = _contents(name, _path(name, folder))
+    if not _is_media(data):
+        return _block(name, data)
+    try:
+        require_readable(data, images=True, sounds=True)
+    except InvalidValueError as error:
+        raise InvalidValueError(f"@{printable(name)}: {error}") from error
+    return media_part(name, data)
+
+
+def _is_media(data: bytes) -> bool:
+    """Whether a file is an image or a sound; texts may begin as some do, but have no zero byte."""
+    is_like_one = is_sound(data) or image_size(data)
+    return bool(is_like_one) and b"\0" in data[:_HEAD] and not is_utf_16(data)
+
+
+def _block(name: str, data: bytes) -> str:
+    content = _text(name, data)
     longest = max((len(fence) for fence in _FENCES.findall(content)), default=2)
     fence, suffix = "`" * (longest + 1), Path(name).suffix[1:]
     language = suffix if suffix.isalnum() else ""
     return f"{printable(name)}:\n{fence}{language}\n{content}\n{fence}"
 
 
-def _content(name: str, path: Path) -> str:
+def _contents(name: str, path: Path) -> bytes:
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "no file"
-        raise _error(name, f"is {kind}", "name a text file")
+        raise _error(name, f"is {kind}", "name a file")
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
+            if _is_media(data):
+                data += file.read(MOST_BYTES + 1 - len(data))
     except OSError as error:
         raise _error(name, f"cannot be read ({error.strerror})", "check its permissions") from error
-    if image_size(data) and b"\0" in data[:64]:  # a text may begin as a BMP does
-        raise _error(name, "is an image, and chats read none yet", "see localspec generate --image")
+    if len(data) > MOST_BYTES:
+        raise _error(name, f"has more than {format_bytes(MOST_BYTES)}", "make it smaller")
+    return data
+
+
+def _text(name: str, data: bytes) -> str:
     if len(data) > MAX_BYTES:
         raise _error(name, f"has more than {MAX_BYTES // 1024} KiB", "attach a smaller file")
     try:

@@ -9,6 +9,7 @@ from localspec.conversation.turns import Turn
 from localspec.conversation.window import last_question
 from localspec.errors import InvalidValueError
 from localspec.utils.similar_names import did_you_mean
+from localspec_tui.attachments import with_images_of
 from localspec_tui.autosave import Autosave
 from localspec_tui.engine_events import ModelReady
 from localspec_tui.engine_thread import EngineThread
@@ -88,7 +89,8 @@ class ChatCommands(ABC):
         return self._turns[last_question(self._turns)]
 
     def _edit(self, text: str) -> None:
-        self.change(self._question(), text)
+        question = self._question()
+        self.change(question, with_images_of(question, text) if text else "")
 
     def _edit_answer(self, text: str) -> None:
         answer = next((turn for turn in reversed(self._turns) if turn.role == "assistant"), None)
@@ -129,8 +131,7 @@ class ChatCommands(ABC):
         self.note(f"a full context {what} from now on")
 
     def _save(self, path: str) -> None:
-        file = export_session(self._chat.autosave.current, path_of(path))
-        self.note(f"written: {file}")
+        self.note(export_session(self._chat.autosave.current, path_of(path)))
 
 
 def _is_on(command: str, choice: str) -> bool:

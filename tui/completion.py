@@ -4,7 +4,13 @@ import os
 from pathlib import Path
 
 from localspec.utils.format import printable
-from localspec_tui.attachments import complete_path, missing_file, similar_file, unattached_word
+from localspec_tui.attachments import (
+    Files,
+    complete_path,
+    missing_file,
+    similar_file,
+    unattached_word,
+)
 from localspec_tui.slash_commands import complete_command, is_command
 
 
@@ -22,9 +28,12 @@ def completion(line: str) -> str:
     return next((path.removeprefix(prefix) for path in paths if path.startswith(prefix)), "")
 
 
-def objection(text: str) -> str | None:
-    """Return which file that a text attaches does not exist, in a line; None if all of them do."""
-    missing = None if is_command(text) else missing_file(text, Path())
+def objection(text: str, known: Files) -> str | None:
+    """Return which file that a text attaches does not exist, in a line; None if all of them do.
+
+    known: as of `attach_files`.
+    """
+    missing = None if is_command(text) else missing_file(text, Path(), known)
     if missing is None:
         return None
     similar = similar_file(missing, Path())
@@ -32,9 +41,12 @@ def objection(text: str) -> str | None:
     return f"{_no_file(missing)}{but}; correct the name"
 
 
-def remark(text: str) -> str | None:
-    """Return which word after @ attaches nothing to a message that is sent, in a line, or None."""
-    word = unattached_word(text, Path())
+def remark(text: str, known: Files) -> str | None:
+    """Return which word after @ attaches nothing to a message that is sent, in a line, or None.
+
+    known: as of `attach_files`.
+    """
+    word = unattached_word(text, Path(), known)
     return word and f"{_no_file(word)}; @{printable(word)} is sent as a word"
 
 

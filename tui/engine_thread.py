@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from localspec.conversation.media_spans import Content
 from localspec.conversation.session import Session
 from localspec.conversation.turns import Conversation, Turn
 from localspec.drafters.spec import AUTO
@@ -88,7 +89,7 @@ class EngineThread:
         """
         self._put("load", lambda: self._host.load(LoadRequest(model, draft, options)))
 
-    def send(self, text: str) -> None:
+    def send(self, text: Content) -> None:
         """Ask a question. Emits QuestionAsked, AnswerStarted and the events of the answer."""
         self._put("send", lambda: self._host.ask(lambda session: session.send(text)))
 
@@ -100,7 +101,7 @@ class EngineThread:
         """Continue the last answer, which was stopped or cut off. Emits what `regenerate` emits."""
         self._put("continue_answer", self._host.continue_answer)
 
-    def edit(self, number: int, text: str) -> None:
+    def edit(self, number: int, text: Content) -> None:
         """Replace a question of the active branch, counted from 0. Emits what `send` emits."""
         self._put("edit", lambda: self._host.ask(lambda session: session.edit(number, text)))
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,8 @@ def as_json(
         stop_reason  of an answer: eos, stop, length, context, cancelled, interrupted, edited if the
                      user wrote its end, or null while it is being written; of other turns null
         edited       how many of the tokens, from the first, are a text that the user has edited
+        media        images and sounds, a list of objects: start and end of what stands for it in
+                     content, the name of its file, and data, its contents in base64
     """
     last = conversation.last
     return {
@@ -97,17 +100,21 @@ def write_export(path: str | Path, text: str) -> Path:
     return file
 
 
-def export_session(session: SavedSession, path: str) -> Path:
-    """Write a session to a new file, and return its absolute path.
+def export_session(session: SavedSession, path: str) -> str:
+    """Write a session to a new file, and return a line that names it.
 
     A path that ends in .json gets all branches as JSON, any other the active branch as Markdown.
     Raises InvalidValueError if the file exists or cannot be written.
     """
     described = (session.conversation, session.title, session.model)
-    if not path.endswith(".json"):
-        return write_export(path, as_markdown(*described, system=session.system))
-    record = as_json(*described, system=session.system)
-    return write_export(path, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+    if path.endswith(".json"):
+        record = as_json(*described, system=session.system)
+        text, note = json.dumps(record, ensure_ascii=False, indent=2) + "\n", ""
+    else:
+        text = as_markdown(*described, system=session.system)
+        has_media = any(turn.media for turn in session.conversation.turns)
+        note = "; it names images and sounds, and a .json file has them" if has_media else ""
+    return f"written: {write_export(path, text)}{note}"
 
 
 def _turn_parts(turn: Turn) -> Iterator[str]:
@@ -140,4 +147,13 @@ def _record(turn: Turn) -> dict[str, Any]:
         "tokens": list(turn.written.tokens),
         "stop_reason": turn.stop_reason,
         "edited": turn.edited,
+        "media": [
+            {
+                "start": span.start,
+                "end": span.end,
+                "name": span.name,
+                "data": b64encode(span.data).decode(),
+            }
+            for span in turn.media
+        ],
     }

@@ -48,8 +48,8 @@ class LoadRequest:
     ) -> "LoadRequest":
         """A request with another model, drafter or options; None keeps what this request has."""
         if model not in (None, self.model):
-            # It was given for the model before.
-            options = {"chat_template": None, **options}
+            # They were given for the model before.
+            options = {"chat_template": None, "mmproj": None, **options}
         return LoadRequest(
             self.model if model is None else model,
             self.draft if draft is None else draft,

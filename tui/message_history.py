@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from localspec_tui.attachments import detach_files
+from localspec.conversation.turns import Turn
+from localspec_tui.attachments import detach_files, typed_message
 from localspec_tui.slash_commands import as_typed
 
 # Messages of earlier sessions that can be brought back.
@@ -13,6 +14,11 @@ HISTORY_LENGTH = 500
 def recalled(message: str) -> str:
     """A message of a conversation as it was typed; see `detach_files` for its files."""
     return as_typed(detach_files(message, Path()))
+
+
+def recalled_turn(turn: Turn) -> str:
+    """A turn of the user as it was typed, with the names of its images, too."""
+    return as_typed(typed_message(turn))
 
 
 class MessageHistory:

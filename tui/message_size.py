@@ -12,7 +12,7 @@ from textual.content import Content
 from localspec.conversation.events import Gauge
 from localspec.errors import InvalidValueError
 from localspec.utils.running_clock import running_clock
-from localspec_tui.attachments import attach_files
+from localspec_tui.attachments import Files, attach_files, files_of
 from localspec_tui.slash_commands import as_message, is_command
 
 if TYPE_CHECKING:
@@ -99,8 +99,9 @@ class MessageSize:
             self._is_due = False
 
     async def _count(self, text: str) -> None:
-        began, is_answer = running_clock(), self._screen.unsent.edits_answer
-        counted = await asyncio.to_thread(self._counted_now, text, is_answer)
+        began, unsent = running_clock(), self._screen.unsent
+        known = files_of(unsent.edited)
+        counted = await asyncio.to_thread(self._counted_now, text, unsent.edits_answer, known)
         self._seconds = running_clock() - began
         if self._changed > began:
             self._count_when_typed()
@@ -108,17 +109,18 @@ class MessageSize:
         self._counted, self._is_due = counted, False
         self.show()
 
-    def _counted_now(self, text: str, is_answer: bool) -> Counted | None:
+    def _counted_now(self, text: str, is_answer: bool, known: Files) -> Counted | None:
         """Runs in a thread."""
         message, lacks_files = text if is_answer else as_message(text), False
         if "@" in message and not is_answer:
             try:
-                whole, _ = attach_files(message, Path())
-                lacks_files = len(whole) > _LONGEST
+                whole, _ = attach_files(message, Path(), known)
+                # The rows of images are known once they are read.
+                lacks_files = not isinstance(whole, str) or len(whole) > _LONGEST
             except (InvalidValueError, OSError, ValueError):
                 # Sending it says what is wrong.
                 lacks_files = True
-            message = message if lacks_files else whole
+            message = message if lacks_files else str(whole)
         tokens = self._screen.chat.engine_thread.count_tokens(message)
         return None if tokens is None else Counted(tokens, lacks_files)
 

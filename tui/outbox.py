@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.errors import InvalidValueError
-from localspec_tui.attachments import attach_files
+from localspec_tui.attachments import attach_files, files_of
 from localspec_tui.completion import remark
 from localspec_tui.slash_commands import as_message
 
@@ -126,12 +126,13 @@ class Outbox:
         if edited and edited.role == "assistant":
             engine_thread.edit_answer(self._screen.conversation.turns.index(edited), text)
             return
+        known = files_of(edited)
         try:
-            message, _ = attach_files(as_message(text), Path())
+            message, _ = attach_files(as_message(text), Path(), known)
         except InvalidValueError as error:
             self.refuse(str(error))
             return
-        if line := remark(text):
+        if line := remark(text, known):
             self._screen.view.note(line)
         if edited is None:
             engine_thread.send(message)

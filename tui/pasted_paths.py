@@ -1,19 +1,17 @@
 """Pasted paths: files that are dropped on the chat, or whose paths are pasted, as attachments."""
 
 import os
-import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from localspec.errors import InvalidValueError
-from localspec_tui.attachments import attach_files
+from localspec_tui.attachments import attach_files, written_name
 
 # Longer texts are no paths.
 _MOST_LETTERS = 8192
 _MOST_FILES = 20
-_NEEDS_QUOTES = re.compile(r"""[\s"'`]|[.,;:!?)\]}]\Z""")
 
 
 def as_attachments(pasted: str, folder: Path) -> str | None:
@@ -24,7 +22,7 @@ def as_attachments(pasted: str, folder: Path) -> str | None:
     """
     if len(pasted) > _MOST_LETTERS:
         return None
-    written = [_written(path) for path in _paths(pasted.strip(), folder)]
+    written = [written_name(path) for path in _paths(pasted.strip(), folder)]
     if not written or not all(written):
         return None
     text = " ".join(f"@{each}" for each in written)
@@ -63,13 +61,3 @@ def _is_file(path: str, folder: Path) -> bool:
     if "\0" in path or not any(each in path for each in (os.sep, "/")):
         return False
     return os.path.isfile(folder / os.path.expanduser(path))
-
-
-def _written(path: str) -> str | None:
-    """A path as it is written after @; None for one that cannot be."""
-    if not path.isprintable():
-        return None
-    if not _NEEDS_QUOTES.search(path):
-        return path
-    quote = next((each for each in "\"'" if each not in path), None)
-    return quote and f"{quote}{path}{quote}"

@@ -6,7 +6,7 @@ from localspec_tui.transaction import transaction
 
 # "lspc": marks a database file as one of localspec.
 _APPLICATION_ID = 0x6C737063
-# Goes up with each change of the tables.
+# Goes up with each change of the tables, unless a version without it may go on with the file.
 VERSION = 9
 
 TABLES = (
@@ -54,6 +54,36 @@ TABLES = (
     )
     """,
 )
+# The images and sounds of turns; older versions know none, and delete them with their turns.
+# [start:stop]: of a turn's content. file: the key of its contents, which others may have, too.
+_MEDIA_TABLES = (
+    """
+    CREATE TABLE media_file (
+        key TEXT PRIMARY KEY,
+        data BLOB NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE media (
+        turn INTEGER NOT NULL REFERENCES turn ON DELETE CASCADE,
+        start INTEGER NOT NULL,
+        stop INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        file TEXT NOT NULL,
+        PRIMARY KEY (turn, start)
+    )
+    """,
+)
+_MEDIA = (
+    *_MEDIA_TABLES,
+    "CREATE INDEX media_by_file ON media (file)",
+    """
+    CREATE TRIGGER media_removed AFTER DELETE ON media
+    WHEN NOT EXISTS (SELECT 1 FROM media WHERE file = old.file) BEGIN
+        DELETE FROM media_file WHERE key = old.file;
+    END
+    """,
+)
 _INDEXES = (
     "CREATE INDEX session_by_change ON session (changed)",
     "CREATE INDEX session_by_last ON session (last)",
@@ -80,28 +110,35 @@ def check(connection: sqlite3.Connection) -> None:
 
 
 def set_up(connection: sqlite3.Connection) -> None:
-    """Create the tables in an empty file."""
-    if not _is_empty(connection):
+    """Create the tables in an empty file, and what a file of an older version lacks."""
+    if _has_media(connection):
         return
     with transaction(connection):
-        if not _is_empty(connection):  # another process has created them meanwhile
-            return
-        for statement in (*TABLES, *_INDEXES):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+        if _is_empty(connection):
+            for statement in (*TABLES, *_INDEXES):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        if not _has_media(connection):  # another process may have created them meanwhile
+            for statement in _MEDIA:
+                connection.execute(statement)
 
 
 def require_tables(connection: sqlite3.Connection) -> None:
     """Raises DamagedError if a table is another one, as after a change of the schema's bits."""
     found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
-    if not {_words(sql) for (sql,) in found}.issuperset(map(_words, TABLES)):
+    if not {_words(sql) for (sql,) in found}.issuperset(map(_words, (*TABLES, *_MEDIA))):
         raise DamagedError("is damaged")
 
 
 def _words(sql: str) -> tuple[str, ...]:
     """A statement, however it is indented."""
     return tuple(sql.split())
+
+
+def _has_media(connection: sqlite3.Connection) -> bool:
+    found = connection.execute("SELECT name FROM sqlite_master")
+    return ("media",) in found.fetchall()
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:

@@ -2,11 +2,13 @@
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, get_args
 
 from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
+from localspec_tui import media_rows
 from localspec_tui.origins import OriginSegment
 from localspec_tui.row_values import UNREADABLE, count_of, required_text, text_or, tokens_of
 
@@ -82,17 +84,21 @@ def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: Sa
             for name, value in values.items()
         },
     )
+    media_rows.insert(connection, session, turn)
 
 
 def load_conversation(
     connection: sqlite3.Connection, session: int, last: int | None
-) -> tuple[Conversation, dict[str, SavedTurn], int]:
-    """All turns of a session, their saved columns by the key of the turn, and the turns left out.
+) -> tuple[Conversation, dict[str, SavedTurn], Counter[str]]:
+    """All turns of a session, their saved columns by the key of the turn, and what is left out.
 
     session: number of the session's row. last: number of the last row of the active branch. What
-    follows a damaged turn, which is left out, follows the turn before it.
+    follows a damaged turn, which is left out, follows the turn before it. Of a damaged image its
+    chip is left.
     """
-    conversation, saved, lost = Conversation(), dict[str, SavedTurn](), 0
+    conversation, saved = Conversation(), dict[str, SavedTurn]()
+    media, lost_media = media_rows.load(connection, session)
+    lost = Counter({"damaged image": lost_media})
     turns: dict[int | None, Turn | None] = {}
     rows = connection.cursor()
     rows.row_factory = sqlite3.Row
@@ -102,14 +108,16 @@ def load_conversation(
         try:
             turn = _turn(row)
         except UNREADABLE:
-            turns[row["number"]], lost = before, lost + 1
+            turns[row["number"]] = before
+            lost["damaged message"] += 1
             continue
+        turn.media = tuple(media.get(row["number"], ()))
         conversation.back_to(before)
         turns[row["number"]] = conversation.add(turn)
         saved[turn.key] = _columns(turn, None, None)._replace(origins=row["origins"])
     if last is None or last in turns:
         conversation.back_to(turns.get(last))
-    return conversation, saved, lost
+    return conversation, saved, +lost
 
 
 def origins_of(saved: Mapping[str, SavedTurn]) -> dict[str, list[OriginSegment]]:

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec_tui import completion
-from localspec_tui.message_history import recalled
+from localspec_tui.attachments import files_of
+from localspec_tui.message_history import recalled_turn
 from localspec_tui.pasted_paths import as_attachments
 from localspec_tui.slash_commands import is_command
 
@@ -52,7 +53,7 @@ class UnsentText:
 
     def objection(self, text: str) -> str | None:
         """Why a text should not be sent as it is; an answer attaches no files."""
-        return None if self.edits_answer else completion.objection(text)
+        return None if self.edits_answer else completion.objection(text, files_of(self.edited))
 
     def attachments(self, pasted: str) -> str | None:
         """What attaches pasted files; None where the box has no message, but e.g. `/save`."""
@@ -135,4 +136,4 @@ class UnsentText:
 
 def typed_text(turn: "Turn") -> str:
     """What is in the box at the beginning of an edit. A message must not be taken for a command."""
-    return turn.content if turn.role == "assistant" else recalled(turn.content)
+    return turn.content if turn.role == "assistant" else recalled_turn(turn)

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from localspec.cli.aliases import WORDS
-from localspec.cli.file_options import chat_template_option, copy_from_option
+from localspec.cli.file_options import chat_template_option, copy_from_option, mmproj_option
 from localspec.cli.options import (
     pop_runtime_options,
     running_options,
@@ -57,6 +57,7 @@ _SERVED = "TEXTUAL_DRIVER"
 @thinking_options
 @copy_from_option
 @chat_template_option
+@mmproj_option
 @click.option("--theme", metavar="NAME", help="Colour theme. [default: the one used last]")
 @click.option(
     "--plain",
@@ -80,6 +81,7 @@ def chat(
     preset: str | None,
     copied_texts: tuple[str, ...],
     chat_template: str | None,
+    mmproj: str | None,
     theme: str | None,
     plain: bool,
     web: bool,
@@ -123,6 +125,7 @@ def chat(
         runtime=runtime,
         copied_texts=copied_texts,
         chat_template=chat_template,
+        mmproj=mmproj,
         sampling=chosen.options,
         session_options=_thinking(think, thinking_budget),
         system=chosen.system,

@@ -92,6 +92,8 @@ def _conversations() -> Iterator[tuple[Message, ...]]:
             start = [{"role": "system", "content": session.system}] if session.system else []
             messages: list[Message] = [*start]
             for turn in session.conversation.turns:
+                if turn.media:
+                    break  # what follows is said of an image
                 messages.append({"role": turn.role, "content": turn.content})
                 if turn.role == "user" and turn.content:
                     yield tuple(messages)

@@ -5,7 +5,7 @@ finds or copies turns need not know of images. Which letters of a turn are such 
 from them: nobody can write one.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import Any
 from localspec.utils.format import format_bytes, format_seconds, printable
 from localspec.utils.media_file import image_size, is_sound, sound_seconds
 
+# What a user sends: a text, or parts, of which some are images or sounds.
+Content = str | Sequence[Mapping[str, Any]]
 # Behind a chip, these follow at once.
 _CLOSING = ".,;:!?)]}"
 
@@ -51,42 +53,42 @@ def media_part(name: str, data: bytes) -> Mapping[str, Any]:
     return {"type": kind, kind: data, "name": name}
 
 
-def replaced(content: str, media: Iterable[MediaSpan], by: Callable[[MediaSpan], str]) -> str:
-    """The content of a turn with other texts in place of its chips, and of the spaces by them."""
-    text, end = "", 0
-    for span in media:
-        text += content[end : span.start] + by(span)
-        end = span.end
-    return text + content[end:]
+def replaced(content: str, by: Iterable[tuple[int, int, str]]) -> str:
+    """A content in which other texts stand for some parts. by: their start, end and text."""
+    text, at = "", 0
+    for start, end, instead in by:
+        text += content[at:start] + instead
+        at = end
+    return text + content[at:]
 
 
 def chip(name: str, data: bytes) -> str:
     """What people read in place of an image or a sound."""
+    size, kind = format_bytes(len(data)), "image"
     if is_sound(data):
         seconds, kind = sound_seconds(data), "sound"
-        size = format_seconds(seconds) if seconds else format_bytes(len(data))
-    else:
-        columns, rows = image_size(data) or (0, 0)
-        size, kind = f"{columns} x {rows}", "image"
+        size = format_seconds(seconds) if seconds else size
+    elif shape := image_size(data):
+        size = f"{shape[0]} x {shape[1]}"
     return f"[{printable(Path(name).name) or kind} {size}]"
 
 
 def laid_out(parts: Iterable[str | tuple[str, bytes]]) -> tuple[str, tuple[MediaSpan, ...]]:
     """Texts are lines, as in every message of parts; chips get spaces that the model does not read.
 
-    Beside a text of several lines a chip is a paragraph of its own.
+    Beside a code block, which may have a name above it, a chip is a paragraph of its own.
     """
     text, spans, follows = "", list[MediaSpan](), True
     for part in parts:
         if isinstance(part, str):
             if spans and follows and part[:1] not in _CLOSING and not part[:1].isspace():
-                gap = _gap(part)
+                gap = _gap(part.splitlines()[:2])
                 spans[-1] = replace(spans[-1], end=spans[-1].end + len(gap))
                 text += gap
             text += part if follows else f"\n{part}"
         else:
-            before = text[spans[-1].end :] if spans else text
-            gap = "" if text[-1:] in ("", " ", "\n", *"([{") else _gap(before)
+            is_open = text[-1:] in ("", " ", "\n", *"([{")
+            gap = "" if is_open else _gap(text.splitlines()[-1:])
             shown = gap + chip(*part)
             spans.append(MediaSpan(len(text), len(text) + len(shown), *part))
             text += shown
@@ -94,5 +96,5 @@ def laid_out(parts: Iterable[str | tuple[str, bytes]]) -> tuple[str, tuple[Media
     return text, tuple(spans)
 
 
-def _gap(beside: str) -> str:
-    return "\n\n" if "\n" in beside else " "
+def _gap(beside: Iterable[str]) -> str:
+    return "\n\n" if any(line.startswith("```") for line in beside) else " "

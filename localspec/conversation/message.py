@@ -4,16 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localspec.conversation.media_spans import laid_out
+from localspec.conversation.media_spans import Content, laid_out
 from localspec.conversation.turns import Role, Turn
 from localspec.engine.chat_messages import read_part
 from localspec.errors import InvalidValueError
 from localspec.utils.option_types import require_kind
 
-Message = str | Sequence[Mapping[str, Any]]
 
-
-def as_turn(message: Message, role: Role) -> Turn:
+def as_turn(message: Content, role: Role) -> Turn:
     """The turn of a message. Raises InvalidValueError if that is empty, or of another type."""
     if isinstance(message, list | tuple) and not any(map(_is_message, message)):
         text, media = laid_out(_read(message))

@@ -11,7 +11,8 @@ from localspec.conversation.answer import Answer, AsyncAnswer
 from localspec.conversation.answer_settings import config_of, settings_of, settings_of_question
 from localspec.conversation.edited_answer import edited_answer
 from localspec.conversation.events import Dropped, Event, Gauge, Notice
-from localspec.conversation.message import Message, as_turn
+from localspec.conversation.media_spans import Content
+from localspec.conversation.message import as_turn
 from localspec.conversation.notices import Notices
 from localspec.conversation.transcript import Transcript
 from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
@@ -124,7 +125,7 @@ class Session(Closing):
     # Asking.
 
     def send(
-        self, text: Message, *, role: Role = "user", **options: Unpack[GenerationOptions]
+        self, text: Content, *, role: Role = "user", **options: Unpack[GenerationOptions]
     ) -> Answer:
         """Add a message and return its answer, in place of one that is still being written.
 
@@ -158,7 +159,7 @@ class Session(Closing):
             self.conversation.back_to(before)
             raise
 
-    def edit(self, number: int, text: Message, **options: Unpack[GenerationOptions]) -> Answer:
+    def edit(self, number: int, text: Content, **options: Unpack[GenerationOptions]) -> Answer:
         """Replace the question with this number in `turns`, from 0, and return the new answer.
 
         text: as of `send`. The old question and all turns after it stay as another branch.
@@ -196,7 +197,7 @@ class Session(Closing):
     # `async for`. The first `await` asks the question, and raises its errors.
 
     def asend(
-        self, text: Message, *, role: Role = "user", **options: Unpack[GenerationOptions]
+        self, text: Content, *, role: Role = "user", **options: Unpack[GenerationOptions]
     ) -> AsyncAnswer:
         """`send` for an event loop, which goes on meanwhile."""
         return AsyncAnswer.of(lambda: self.send(text, role=role, **options), self._asking)
@@ -206,7 +207,7 @@ class Session(Closing):
         return AsyncAnswer.of(lambda: self.regenerate(**options), self._asking)
 
     def aedit(
-        self, number: int, text: Message, **options: Unpack[GenerationOptions]
+        self, number: int, text: Content, **options: Unpack[GenerationOptions]
     ) -> AsyncAnswer:
         """`edit` for an event loop."""
         return AsyncAnswer.of(lambda: self.edit(number, text, **options), self._asking)

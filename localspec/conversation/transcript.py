@@ -79,7 +79,10 @@ class Transcript:
         for span in turn.media:
             if self.template is None:
                 raise InvalidValueError(only_for_chats(self.model))
-            read_media(span.data, self.model)
+            try:
+                read_media(span.data, self.model)
+            except InvalidValueError as error:
+                raise InvalidValueError(f"{span.chip}: {error}") from error
 
     def prompt(self, system: str | None, turns: Sequence[Turn]) -> TokenizedText:
         """The prompt for the next answer; if the last turn is an answer, the prompt continues it.
@@ -212,8 +215,12 @@ class Transcript:
     def _content(self, turn: Turn) -> str:
         """What the model reads of a turn: marks of images, and chips of those that it cannot."""
         unread = self._unread(turn)
-        read = (span for span in turn.media if span not in unread)
-        return replaced(turn.content, read, lambda span: mark_of(span.key, span.data))
+        marks = (
+            (span.start, span.end, mark_of(span.key, span.data))
+            for span in turn.media
+            if span not in unread
+        )
+        return replaced(turn.content, marks)
 
     def _unread(self, turn: Turn) -> Sequence[MediaSpan]:
         """The images and sounds of a turn that the model does not read."""

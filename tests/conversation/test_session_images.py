@@ -75,10 +75,14 @@ MESSAGES: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "lines": (
         [said("One\ntwo"), image(name="c"), image(DOG, "d"), said("three\nfour")],
-        "One\ntwo\n\n[c 64 x 48] [d 40 x 70]\n\nthree\nfour",
+        "One\ntwo [c 64 x 48] [d 40 x 70] three\nfour",
+    ),
+    "code": (
+        [said("```\na\n```"), image(name="c"), said("a.py:\n```\nb\n```")],
+        "```\na\n```\n\n[c 64 x 48]\n\na.py:\n```\nb\n```",
     ),
     "alone": ([image(name="cat.png")], "[cat.png 64 x 48]"),
-    "several texts": ([said("a"), said("b"), image(name="c"), said("d")], "a\nb\n\n[c 64 x 48] d"),
+    "several texts": ([said("a"), said("b"), image(name="c"), said("d")], "a\nb [c 64 x 48] d"),
     "odd": ([image(name="a\x1b[2J\nb.png"), said("?")], "[a?[2J?b.png 64 x 48]?"),
 }
 

@@ -31,7 +31,7 @@ from hypothesis.stateful import (
 
 from localspec.conversation.answer_settings import settings_of_question
 from localspec.conversation.events import Ended
-from localspec.conversation.message import Message
+from localspec.conversation.media_spans import Content
 from localspec.conversation.session import Session
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Result
@@ -176,7 +176,7 @@ class Chat(RuleBasedStateMachine):
                 self.session.stop()
             assert not isinstance(event, Ended) or event.turn in (None, self.session.turns[-1])
 
-    def message(self, text: str, images: list[tuple[int, bool]]) -> Message:
+    def message(self, text: str, images: list[tuple[int, bool]]) -> Content:
         """A text with images before or behind it, for a model that reads them."""
         if self.family not in SEEING:
             return text

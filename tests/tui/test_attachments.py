@@ -2,10 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
-from fakes.projectors import picture
+from fakes.projectors import picture, sound
 
+from localspec.conversation.message import as_turn
 from localspec.errors import InvalidValueError
 from localspec_tui import attachments
 from localspec_tui.attachments import (
@@ -13,9 +15,12 @@ from localspec_tui.attachments import (
     attach_files,
     complete_path,
     detach_files,
+    files_of,
     missing_file,
     similar_file,
+    typed_message,
     unattached_word,
+    with_images_of,
 )
 from localspec_tui.completion import completion
 
@@ -141,13 +146,103 @@ def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
     assert "@src is a folder" in refused("see @src.", folder)
 
 
-@pytest.mark.parametrize("more", [0, MAX_BYTES])
-def test_an_image_is_refused_with_what_reads_one(folder: Path, more: int) -> None:
-    (folder / "cat.png").write_bytes(picture() + bytes(more))
-    line = "@cat.png is an image, and chats read none yet; see localspec generate --image, or"
-    assert refused("see @cat.png", folder).startswith(line)
-    (folder / "cars.txt").write_text("BM is how the name of a car begins")
-    assert "a car begins" in attach_files("@cars.txt", folder)[0]
+CAT, WAV = picture(), sound(0.5)
+
+
+def image(name: str = "cat.png", data: bytes = CAT) -> dict[str, Any]:
+    return {"type": "image", "image": data, "name": name}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+MESSAGES = {
+    "What is this? @cat.png": [said("What is this?"), image()],
+    "@cat.png What is this?": [image(), said("What is this?")],
+    "@cat.png": [image()],
+    "(@cat.png, @a.wav)": [
+        said("("),
+        image(),
+        said(","),
+        {"type": "audio", "audio": WAV, "name": "a.wav"},
+        said(")"),
+    ],
+    "Is @main.py in @cat.png?": [
+        said("Is\n\nmain.py:\n```py\nprint(1)\n```\n\nin"),
+        image(),
+        said("?"),
+    ],
+    "@cat.png @main.py": [image(), said("main.py:\n```py\nprint(1)\n```")],
+}
+
+
+@pytest.mark.parametrize("typed", MESSAGES)
+def test_images_and_sounds_stand_where_they_are_named(folder: Path, typed: str) -> None:
+    (folder / "cat.png").write_bytes(CAT)
+    (folder / "a.wav").write_bytes(WAV)
+    message, names = attach_files(typed, folder)
+    assert message == MESSAGES[typed]
+    assert len(names) == typed.count("@")
+
+
+@pytest.mark.parametrize("typed", MESSAGES)
+def test_a_turn_with_images_comes_back_as_it_was_typed(
+    folder: Path, typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    turn = as_turn(MESSAGES[typed], "user")
+    assert typed_message(turn) == typed
+    # The files are gone, and the turn has them.
+    assert attach_files(typed, folder, files_of(turn))[0] == MESSAGES[typed]
+    assert missing_file(typed, folder, files_of(turn)) is None
+    (folder / "main.py").unlink()
+    assert attach_files(typed_message(turn), folder, files_of(turn))[0] == MESSAGES[typed]
+
+
+def test_names_that_need_quotes_come_back(folder: Path) -> None:
+    for name in ("my cat.png", "it's.png", 'a"b.png', "cat.png.", "~/cat.png"):
+        turn = as_turn([said("a"), image(name)], "user")
+        typed = typed_message(turn)
+        assert attach_files(typed, folder, files_of(turn))[0] == [said("a"), image(name)]
+
+
+@pytest.mark.parametrize("name", ["", "a\n.png", "a\"'.png"])
+def test_names_that_cannot_be_typed_leave_what_was_shown(name: str) -> None:
+    turn = as_turn([said("a"), image(name)], "user")
+    assert typed_message(turn) == turn.content
+
+
+def test_another_text_of_a_turn_keeps_its_images(folder: Path) -> None:
+    (folder / "dog.png").write_bytes(CAT)
+    turn = as_turn([said("a"), image(), image("my cat.png"), image()], "user")
+    assert with_images_of(turn, "b") == '@cat.png @"my cat.png" b'
+    assert with_images_of(turn, "//b") == '@cat.png @"my cat.png" /b'
+    assert with_images_of(turn, "b @cat.png") == "b @cat.png"
+    assert with_images_of(turn, f"b @{folder}/dog.png") == f"b @{folder}/dog.png"
+    assert with_images_of(as_turn("a", "user"), "b") == "b"
+
+
+def test_images_that_cannot_be_read_are_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "huge.png").write_bytes(CAT[:16] + b"\0\0\xff\xff" * 2 + CAT[24:])
+    line = "@huge.png: an image of 65535 x 65535 pixels was given; make it smaller than 64 million"
+    assert refused("see @huge.png", folder) == line
+    (folder / "long.wav").write_bytes(sound(0.1)[:24])
+    assert "whose length cannot be trusted" in refused("@long.wav", folder)
+    (folder / "cat.png").write_bytes(CAT + bytes(MAX_BYTES))
+    assert attach_files("@cat.png", folder)[0] == [image(data=CAT + bytes(MAX_BYTES))]
+    monkeypatch.setattr(attachments, "MOST_BYTES", MAX_BYTES + 9)
+    assert refused("@cat.png", folder).startswith("@cat.png has more than 262.2 kB; make it small")
+
+
+@pytest.mark.parametrize(
+    "text", ["BM is how the name of a car begins", "ID3 is a tag", "\ufeffcaf\u00e9"]
+)
+def test_texts_that_begin_as_images_or_sounds_are_texts(folder: Path, text: str) -> None:
+    (folder / "cars.txt").write_bytes(text.encode("utf-16-le" if text[0] == "\ufeff" else "utf-8"))
+    assert text.removeprefix("\ufeff") in attach_files("@cars.txt", folder)[0]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")

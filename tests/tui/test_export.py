@@ -112,6 +112,7 @@ def test_json_has_all_branches() -> None:
         "tokens": [],
         "stop_reason": None,
         "edited": 0,
+        "media": [],
     }
     assert (answer["before"], answer["thought"]) == (keys[0], "Let me see.")
     assert answer["raw"] == "<think>Let me see.</think>Because." and answer["tokens"] == [1, 2, 3]

@@ -191,7 +191,7 @@ class PlainChat:
                 PlainCommands(self).run(typed.text)
             elif typed.text.strip():
                 self.engine_thread.send(message_of(typed.text))
-                if line := remark(typed.text):
+                if line := remark(typed.text, {}):
                     self.printer.note(line)
                 self.work()
         except OutputError:

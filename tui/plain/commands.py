@@ -3,15 +3,16 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from localspec.conversation.media_spans import Content
 from localspec.conversation.turns import Turn
 from localspec.errors import InvalidValueError
 from localspec.utils.format import ago
-from localspec_tui.attachments import attach_files
+from localspec_tui.attachments import attach_files, files_of
 from localspec_tui.chat_commands import ChatCommands
 from localspec_tui.completion import objection
 from localspec_tui.editor import edit
 from localspec_tui.labels import messages_text
-from localspec_tui.message_history import recalled
+from localspec_tui.message_history import recalled_turn
 from localspec_tui.notes import KEY_LETTERS
 from localspec_tui.plain.message_reader import END_KEYS
 from localspec_tui.slash_commands import as_message, commands_with
@@ -35,18 +36,20 @@ _WHO = {"user": "you", "assistant": "answer"}
 _TEXT_LINES = (
     'A line that ends in \\ goes on in the next one, and """ begins and ends a text of several.',
     "/edit, /edit-answer and /system take such texts, too.",
-    "@path attaches a text file, //text sends /text, and Ctrl-C stops an answer.",
+    "@path attaches a file, //text sends /text, and Ctrl-C stops an answer.",
 )
 
 
-def message_of(text: str) -> str:
+def message_of(text: str, edited: Turn | None = None) -> Content:
     """The message that a text stands for, with the files that it attaches.
 
-    Raises InvalidValueError for a file that is missing or cannot be attached.
+    edited: the turn that it replaces, whose images it may have. Raises InvalidValueError for a file
+    that is missing or cannot be attached.
     """
-    if problem := objection(text):
+    known = files_of(edited)
+    if problem := objection(text, known):
         raise InvalidValueError(problem)
-    message, _ = attach_files(as_message(text), Path())
+    message, _ = attach_files(as_message(text), Path(), known)
     return message
 
 
@@ -89,8 +92,8 @@ class PlainCommands(ChatCommands):
             text = text or self._edited(turn.content, "/edit-answer", "the last answer")
             engine_thread.edit_answer(number, text)
         else:
-            text = text or self._edited(recalled(turn.content), "/edit", "your last message")
-            engine_thread.edit(number, message_of(text))
+            text = text or self._edited(recalled_turn(turn), "/edit", "your last message")
+            engine_thread.edit(number, message_of(text, turn))
 
     def _edited(self, text: str, command: str, what: str) -> str:
         """A text as the user leaves it in an editor. Raises InvalidValueError without one."""

@@ -23,11 +23,11 @@ def ask_export(app: App[Any], session: SavedSession) -> None:
         if not path:
             return
         try:
-            file = export_session(session, path)
+            line = export_session(session, path)
         except InvalidValueError as error:
             app.notify(str(error), severity="error", markup=False)
         else:
-            app.notify(f"written: {file}", markup=False)
+            app.notify(line, markup=False)
 
     name = _NO_LETTERS.sub("-", session.title).strip("-").lower() or "session"
     app.push_screen(InputDialog("Save to this file (.json has all variants):", f"{name}.md"), write)

@@ -1,0 +1,166 @@
+"""Images and sounds of saved conversations: kept once, as long as a conversation has them."""
+
+import json
+import sqlite3
+from base64 import b64decode
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+import pytest
+from fakes.projectors import picture
+from fakes.saved_sessions import query
+
+from localspec.cli import train_texts
+from localspec.conversation.message import as_turn
+from localspec.conversation.turns import Conversation, Turn
+from localspec_tui import schema
+from localspec_tui.archive import Archive
+from localspec_tui.export import export_session
+
+CAT, DOG = picture(64, 48, seed=1), picture(40, 70, seed=2)
+
+
+def question(*images: tuple[str, bytes], text: str = "What?") -> Turn:
+    media = [{"type": "image", "image": data, "name": name} for name, data in images]
+    return as_turn([*media, {"type": "text", "text": text}], "user")
+
+
+def save(archive: Archive, *turns: Turn) -> str:
+    conversation = Conversation(turns)
+    key = archive.create("tiny", None, conversation=conversation)
+    archive.save(key, turns, conversation.last)
+    assert archive.problem is None
+    return key
+
+
+def reopened(archive: Archive, file: Path, key: str) -> list[Turn]:
+    archive.close()
+    with closing(Archive(file)) as again:
+        turns = again.open(key).conversation.turns
+        assert again.problem is None
+        return turns
+
+
+def files(file: Path) -> int:
+    [(count,)] = query(file, "SELECT count(*) FROM media_file")
+    return int(count)
+
+
+def test_images_are_read_back_as_they_were_saved(archive: Archive, file: Path) -> None:
+    asked = question(("a/my cat.png", CAT), ("dog.png", DOG))
+    odd = {"type": "image", "image": CAT, "name": "\udc80.png"}
+    sent = as_turn([*(span.part for span in asked.media), odd], "user")
+    key = save(archive, asked, Turn("assistant", "A cat.", stop_reason="eos"), sent)
+    turns = reopened(archive, file, key)
+    assert [turn.content for turn in turns][:2] == [asked.content, "A cat."]
+    assert turns[0].media == asked.media and turns[1].media == ()
+    assert [span.data for span in turns[2].media] == [CAT, DOG, CAT]
+    assert [span.name for span in turns[2].media][-1] == "?.png"
+    assert files(file) == 2
+
+
+def test_a_file_goes_with_the_last_conversation_that_has_it(archive: Archive, file: Path) -> None:
+    first = save(archive, question(("cat.png", CAT)), question(("dog.png", DOG)))
+    second = save(archive, question(("also.png", CAT)))
+    archive.delete(first)
+    assert files(file) == 1
+    assert archive.open(second).conversation.turns[0].media[0].data == CAT
+    archive.delete(second)
+    assert files(file) == 0 and query(file, "SELECT * FROM media") == []
+
+
+def test_what_is_deleted_leaves_nothing_on_the_disk(archive: Archive, file: Path) -> None:
+    save(archive, question(("cat.png", CAT)))
+    archive.delete_all()
+    archive.close()
+    assert CAT[60:120] not in file.read_bytes()
+
+
+def test_a_conversation_that_was_deleted_elsewhere_is_saved_with_its_images(
+    archive: Archive, file: Path
+) -> None:
+    asked = question(("cat.png", CAT))
+    key = save(archive, asked)
+    with closing(Archive(file)) as other:
+        other.delete(key)
+    answer = Turn("assistant", "A cat.", stop_reason="eos")
+    archive.live(key).conversation.add(answer)
+    archive.save(key, [answer], answer)
+    assert reopened(archive, file, key)[0].media == asked.media
+
+
+def test_a_file_of_a_version_without_images_goes_on(file: Path) -> None:
+    file.parent.mkdir()
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        for statement in (*schema.TABLES, *schema._INDEXES):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {schema._APPLICATION_ID}")
+        connection.execute("PRAGMA user_version = 9")
+        connection.execute(
+            "INSERT INTO session (key, model, settings, changed, length) VALUES ('a','b','{}',1,1)"
+        )
+        connection.execute(
+            "INSERT INTO turn (session, key, role, content, thought, raw, spelt, tokens, "
+            "vocabulary, template, edited) VALUES (1,'c','user','said','','','','[]','','',0)"
+        )
+    with closing(Archive(file)) as archive:
+        assert archive.problem is None
+        assert [turn.content for turn in archive.open("a").conversation.everything()] == ["said"]
+        key = save(archive, question(("cat.png", CAT)))
+        assert reopened(archive, file, key)[0].media[0].data == CAT
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE media_file SET data = x'00' || substr(data, 2)",
+        "UPDATE media_file SET data = 'text'",
+        "UPDATE media SET stop = 99",
+        "UPDATE media SET start = 50",
+        "UPDATE media SET name = x'ff'",
+        "DELETE FROM media_file",
+    ],
+)
+def test_of_a_damaged_image_its_name_is_left(archive: Archive, file: Path, damage: str) -> None:
+    key = save(archive, question(("cat.png", CAT)))
+    archive.close()
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(damage)
+    with closing(Archive(file)) as again:
+        [turn] = again.open(key).conversation.turns
+        assert turn.content == "[cat.png 64 x 48] What?" and turn.media == ()
+        assert again.problem == "1 damaged image of “[cat.png 64 x 48] What?” left out"
+        assert again.messages(9)
+
+
+def test_earlier_messages_name_their_files(archive: Archive) -> None:
+    save(archive, question(("cat.png", CAT)), question(("my dog.png", DOG)), Turn("user", "so"))
+    assert archive.messages(9) == ["@cat.png What?", '@"my dog.png" What?', "so"]
+    assert archive.messages(2) == ['@"my dog.png" What?', "so"]
+
+
+def test_a_private_chat_has_images_too(file: Path) -> None:
+    with closing(Archive(file, private=True)) as archive:
+        key = save(archive, question(("cat.png", CAT)))
+        assert archive.open(key).conversation.turns[0].media[0].data == CAT
+    assert not file.exists()
+
+
+def test_exports(archive: Archive, tmp_path: Path) -> None:
+    session = archive.read(save(archive, question(("cat.png", CAT))))
+    markdown, whole = tmp_path / "a.md", tmp_path / "a.json"
+    line = f"written: {markdown}; it names images and sounds, and a .json file has them"
+    assert export_session(session, str(markdown)) == line
+    assert "[cat.png 64 x 48] What?" in markdown.read_text()
+    assert export_session(session, str(whole)) == f"written: {whole}"
+    [media] = json.loads(whole.read_text())["turns"][0]["media"]
+    assert (media["start"], media["end"], media["name"]) == (0, 18, "cat.png")
+    assert b64decode(media["data"]) == CAT
+
+
+def test_conversations_with_images_do_not_train(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(archive, Turn("user", "one"), question(("cat.png", CAT)), Turn("user", "two"))
+    monkeypatch.setattr(train_texts, "opened_archive", lambda: nullcontext(archive))
+    assert [*train_texts._conversations()] == [({"role": "user", "content": "one"},)]
