@@ -128,18 +128,22 @@ class EngineHost:
 
     def ask(self, start: Callable[[Session], Answer]) -> None:
         """Begin an answer with a question, and write it."""
-        session = self._require_session()
-        answer = start(session)
-        self._emit(QuestionAsked(session.turns[-1]))
+        answer = self._started(start)
+        self._emit(QuestionAsked(self._require_session().turns[-1]))
         self._write(answer)
 
     def regenerate(self) -> None:
         """Answer the last question again."""
-        self._write(self._require_session().regenerate())
+        self._write(self._started(lambda session: session.regenerate()))
 
     def continue_answer(self) -> None:
         """Continue the last answer."""
-        self._write(self._require_session().continue_answer())
+        self._write(self._started(lambda session: session.continue_answer()))
+
+    def _started(self, start: Callable[[Session], Answer]) -> Answer:
+        """Start an answer; with the first image, what reads it is loaded."""
+        with watched(self._emit_progress):
+            return start(self._require_session())
 
     def _write(self, answer: Answer) -> None:
         """Generate an answer, and emit its events. If that fails, Ended is emitted all the same."""

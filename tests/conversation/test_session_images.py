@@ -6,11 +6,12 @@ from shutil import copy
 from typing import Any
 
 import pytest
-from fakes.projectors import picture, seeing_model, sound, tiny_projector, write_ears
+from fakes.projectors import KINDS, picture, seeing_model, sound, tiny_projector, write_ears
 from fakes.pycode import load as load_pycode
 from fakes.templates import GEMMA
 
 import localspec
+from localspec.cli.prompt import as_prompt
 from localspec.conversation.events import Dropped, Ended, Notice
 from localspec.conversation.media_spans import MediaSpan
 from localspec.conversation.session import Session
@@ -94,6 +95,10 @@ def test_a_message_of_parts_is_read_as_in_every_other_place(session: Session, na
     [question, _] = session.turns
     assert question.content == shown
     assert [each.data for each in question.media] == [p["image"] for p in parts if "image" in p]
+    if name == "before":  # as `localspec generate --image` has it
+        asked = as_prompt(session.engine, "What?", None, media=[CAT])
+        tokens = session.engine.stream(asked, **OPTIONS).prompt
+        assert list(session.written.tokens[: len(tokens)]) == tokens
     message = [{"role": "user", "content": parts}]
     expected = session.engine.generate(message, **OPTIONS)
     assert list(answer.written.tokens) == expected.token_ids
@@ -126,21 +131,27 @@ def test_what_looks_like_an_image_is_a_text(session: Session) -> None:
     assert list(answer.written.tokens) == expected.token_ids
 
 
-def test_no_image_is_encoded_twice(session: Session, encoded: list[int]) -> None:
-    for text in ("one", "two", "three"):
-        picture_of_turn = picture(50, 50, seed=len(text) + len(session.turns))
-        known = session.gauge.used
-        ended = list(session.send([said(text), image(picture_of_turn)]))[-1]
-        assert isinstance(ended, Ended)
-        # Beside what is new, only the last token of the answer before.
-        assert ended.stats.prompt_evaluated <= ended.stats.prompt_tokens - max(0, known - 1)
-    assert len(encoded) == 3
-    session.regenerate().result()
-    session.edit(2, [said("another"), image(session.turns[2].media[0].data)]).result()
-    session.edit(4 - 4, [said("first"), session.turns[0].media[0].part]).result()
-    session.choose(next(iter(session.conversation.everything())))
-    session.send("and now?").result()
-    assert len(encoded) == 3
+@pytest.mark.parametrize("family", KINDS)
+def test_no_image_is_encoded_twice(family: str, encoded: list[int]) -> None:
+    tiny_projector(family)
+    options = LOAD | {"context": 480}
+    with (
+        localspec.load(seeing_model(family), draft="suffix", **options) as seeing,
+        Session(seeing, **OPTIONS) as session,
+    ):
+        for seed, text in enumerate(("one", "two", "three")):
+            known = session.gauge.used
+            ended = list(session.send([said(text), image(picture(50, 50, seed=seed))]))[-1]
+            assert isinstance(ended, Ended)
+            # Beside what is new, only the last token of the answer before.
+            assert ended.stats.prompt_evaluated <= ended.stats.prompt_tokens - max(0, known - 1)
+        assert len(encoded) == 3
+        session.regenerate().result()
+        session.edit(2, [said("another"), session.turns[2].media[0].part]).result()
+        session.edit(0, [said("first"), session.turns[0].media[0].part]).result()
+        session.choose(next(iter(session.conversation.everything())))
+        session.send("and now?").result()
+        assert len(encoded) == 3
 
 
 def test_variants_forks_and_copies_keep_images(session: Session) -> None:

@@ -10,7 +10,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fakes.damaged_files import remove
+from fakes.projectors import picture
 
+from localspec.conversation.media_spans import media_part
+from localspec.conversation.message import as_turn
 from localspec.conversation.turns import Conversation, TokenizedText, Turn
 from localspec.errors import LocalspecError
 from localspec_tui.archive import Archive
@@ -24,6 +27,8 @@ COLUMNS = {
         "session", "key", "before", "role", "content", "thought", "raw", "spelt", "tokens",
         "vocabulary", "stop_reason", "origins",
     ],
+    "media": ["turn", "start", "stop", "name", "file"],
+    "media_file": ["key", "data"],
 }  # fmt: skip
 ODD: list[Any] = [
     1e300, -1e300, float("inf"), 10**18, -1, 0, 0.5, b"\xff\xfe", b"", "", "x", "[[[[", "[" * 5000,
@@ -41,7 +46,9 @@ def written(file: Path) -> list[str]:
             key = archive.create("tiny", "Be brief.")
             conversation = Conversation()
             for turn in range(3):
-                question = conversation.add(Turn("user", f"{QUESTION} {number} {turn}"))
+                text = {"type": "text", "text": f"{QUESTION} {number} {turn}"}
+                parts = [media_part(f"{turn}.png", picture(8, 8, seed=number)), text]
+                question = conversation.add(as_turn(parts if number else text["text"], "user"))
                 answer = Turn("assistant", "an answer", raw="an answer", vocabulary="v")
                 answer.written = TokenizedText("an answer", (1, 2, 3))
                 answer.stop_reason = "end"
@@ -85,11 +92,11 @@ def with_odd_value(file: Path, random: Random) -> str:
     column, value = random.choice(COLUMNS[table]), random.choice(ODD)
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA ignore_check_constraints = ON")
-        numbers = [number for (number,) in connection.execute(f"SELECT number FROM {table}")]
+        numbers = [number for (number,) in connection.execute(f"SELECT rowid FROM {table}")]
         try:
             with connection:
                 connection.execute(
-                    f"UPDATE {table} SET {column} = ? WHERE number = ?",
+                    f"UPDATE {table} SET {column} = ? WHERE rowid = ?",
                     [value, random.choice(numbers)],
                 )
         except sqlite3.Error:

@@ -235,3 +235,9 @@ def test_a_plain_chat_without_a_projector(chat: Chat, folder: Path, loads: Any) 
     named = {**options(folder, "blind/blind.gguf"), "mmproj": str(tiny_projector("llama"))}
     done = chat(loads, "a @cat.png\n", **named)
     assert done.turns[0].media
+
+
+def test_what_reads_images_is_loaded_with_the_first(chat: Chat, folder: Path, loads: Any) -> None:
+    done = chat(loads, "a\nb @cat.png\nc @cat.png\n", **options(folder))
+    assert done.notes.count("(loading mmproj-seeing.gguf)") == 1
+    assert done.notes.index("tokens per second") < done.notes.index("(loading mmproj-seeing")
