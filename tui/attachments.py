@@ -268,9 +268,12 @@ def _attached(name: str, folder: Path, known: Files) -> str | Mapping[str, Any]:
 
 
 def _is_media(data: bytes) -> bool:
-    """Whether a file is an image or a sound; texts may begin as some do, but have no zero byte."""
-    is_like_one = is_sound(data) or image_size(data)
-    return bool(is_like_one) and b"\0" in data[:_HEAD] and not is_utf_16(data)
+    """Whether a file is an image or a sound; texts may begin as some do."""
+    return _is_binary(data) and bool(is_sound(data) or image_size(data))
+
+
+def _is_binary(data: bytes) -> bool:
+    return b"\0" in data[:_HEAD] and not is_utf_16(data)
 
 
 def _block(name: str, data: bytes) -> str:
@@ -298,6 +301,9 @@ def _contents(name: str, path: Path) -> bytes:
 
 
 def _text(name: str, data: bytes) -> str:
+    if _is_binary(data):
+        what = "is no text, JPEG, PNG, GIF, BMP, WAV, MP3 or FLAC"
+        raise _error(name, what, "convert it to one of these")
     if len(data) > MAX_BYTES:
         raise _error(name, f"has more than {MAX_BYTES // 1024} KiB", "attach a smaller file")
     try:
@@ -306,7 +312,7 @@ def _text(name: str, data: bytes) -> str:
         what = f"cannot be read: {undecodable(error)}"
         raise _error(name, what, SAVE_IT) from error
     if "\0" in text:
-        raise _error(name, "is not a text file: it has a zero byte", "attach text files only")
+        raise _error(name, "is no text: it has a zero byte", "attach another file")
     return text.replace("\r\n", "\n").rstrip("\n")
 
 

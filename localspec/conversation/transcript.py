@@ -75,7 +75,7 @@ class Transcript:
         return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
 
     def require_reads(self, turn: Turn) -> None:
-        """Raise InvalidValueError for a turn with an image or a sound that the model reads not."""
+        """Raise InvalidValueError for a turn with an image or a sound that is not read."""
         for span in turn.media:
             if self.template is None:
                 raise InvalidValueError(only_for_chats(self.model))

@@ -137,9 +137,12 @@ def test_the_largest_file_is_attached_and_one_byte_more_is_refused(folder: Path)
 
 def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
     (folder / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
-    (folder / "zero.bin").write_bytes(b"ab\0cd")
-    assert "@image.png" in refused("see @image.png", folder)
-    assert "@zero.bin" in refused("see @zero.bin", folder)
+    (folder / "zero.bin").write_bytes(b"ab" * 4000 + b"\0cd")
+    line = "@image.png is no text, JPEG, PNG, GIF, BMP, WAV, MP3 or FLAC; convert it to one of"
+    assert refused("see @image.png", folder).startswith(line)
+    (folder / "image.png").write_bytes(b"RIFF\0\x10\0\0WEBP" + b"\xff" * MAX_BYTES)
+    assert refused("see @image.png", folder).startswith(line)
+    assert "@zero.bin is no text: it has a zero byte" in refused("see @zero.bin", folder)
     (folder / "latin.txt").write_bytes(b"caf\xe9")
     line = "@latin.txt cannot be read: it is not UTF-8, byte 3 is 0xe9; save it as UTF-8, or put"
     assert refused("@latin.txt", folder).startswith(line)

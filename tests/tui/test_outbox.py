@@ -299,7 +299,7 @@ def test_a_refused_edit_begins_again(tmp_path: Path) -> None:
             chat.screen.composer.load_text("half a thought")
             await chat.press("ctrl+up", "up", "e")
             await chat.ask(f"a colour as in @{binary}")
-            assert "is not a text file: it has a zero byte" in " ".join(chat.notes)
+            assert "picture is no text, JPEG, PNG, GIF, BMP, WAV" in " ".join(chat.notes)
             assert chat.screen.composer.text == f"a colour as in @{binary}"
             assert "Edit your question" in chat.text
             script.fails["send"] = ValueError("no more")
