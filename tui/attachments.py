@@ -32,6 +32,7 @@ _CODE_OR_WORD = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _AFTER_WORDS = ".,;:!?)]}"
+_END_OF_WORD = re.compile(r"[.,;:!?)\]}]*(?:\s|\Z)")
 _GAP = re.compile(r"[ \t]*\n+|[ \t]+")
 _NEEDS_QUOTES = re.compile(r"""[\s"'`]|[.,;:!?)\]}]\Z""")
 # Of the first bytes of an image or a sound one is zero.
@@ -76,7 +77,8 @@ def _joined(parts: Iterable[str | Mapping[str, Any]]) -> Content:
         if not is_text:
             joined += [part for part in group if not isinstance(part, str)]
         elif text := "\n\n".join(part for part in group if isinstance(part, str) and part):
-            joined.append({"type": "text", "text": text})
+            # What follows an image is apart from it anyway.
+            joined.append({"type": "text", "text": text.lstrip() if joined else text})
     has_media = any(part["type"] != "text" for part in joined)
     return joined if has_media else "".join(part["text"] for part in joined)
 
@@ -111,7 +113,9 @@ def with_names(content: str, media: Iterable[tuple[int, int, str]]) -> str:
     """
     named = []
     for start, end, name in media:
-        shown, written = content[start:end], written_name(name)
+        shown = content[start:end]
+        ends = shown[-1:].isspace() or _END_OF_WORD.match(content, end)
+        written = written_name(name, quoted=not ends)
         if name and written and shown.strip():
             named.append((start, end, shown.replace(shown.strip(), f"@{written}")))
     return replaced(content, named)
@@ -137,11 +141,11 @@ def files_of(turn: Turn | None) -> Files:
     return {span.name: span.data for span in turn.media} if turn else _NONE
 
 
-def written_name(path: str) -> str | None:
-    """A path as it is written after @; None for one that cannot be."""
+def written_name(path: str, *, quoted: bool = False) -> str | None:
+    """A path as it is written after @; None for one that cannot be. quoted: in any case."""
     if not path.isprintable():
         return None
-    if not _NEEDS_QUOTES.search(path):
+    if not quoted and not _NEEDS_QUOTES.search(path):
         return path
     quote = next((each for each in "\"'" if each not in path), None)
     return quote and f"{quote}{path}{quote}"

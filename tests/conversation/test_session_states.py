@@ -390,6 +390,6 @@ def test_mutants_are_caught(
     engine.cache_clear()
 
 
-@pytest.mark.parametrize("kind", ["llama", "gemma3"])
+@pytest.mark.parametrize("kind", ["llama", "gemma3", "llama with images"])
 def test_bit_for_bit(kind: str) -> None:
     run(kind, exact=True, count=max(10, examples(20) // 5))

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from fakes.projectors import picture, sound
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from localspec.conversation.message import as_turn
 from localspec.errors import InvalidValueError
@@ -383,3 +385,29 @@ def test_a_path_goes_on_as_it_was_typed(folder: Path, monkeypatch: pytest.Monkey
     assert completion("Read @Re") == ""
     assert completion("Ask @re about it") == ""
     assert completion('Read @"my n') == 'otes.txt"'
+
+
+FILES = (" @cat.png", ' @"my cat.png"', "(@cat.png", "\n@main.py", " @src/deep.md", " @nobody")
+TYPED = st.lists(
+    st.sampled_from([*FILES, " words", ")", ",", "?", " ", "\n", "\n\n", "`code`"]),
+    min_size=1,
+    max_size=9,
+).map("".join)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(typed=TYPED)
+def test_any_message_with_images_comes_back_as_what_was_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    monkeypatch.chdir(folder)
+    for name in ("cat.png", "my cat.png"):
+        (folder / name).write_bytes(CAT)
+    message, _ = attach_files(typed, folder)
+    if isinstance(message, str):
+        return
+    turn = as_turn(message, "user")
+    for name in ("cat.png", "my cat.png"):
+        (folder / name).unlink()
+    again, _ = attach_files(typed_message(turn), folder, files_of(turn))
+    assert again == message
