@@ -6,6 +6,7 @@ The contents of a file are kept once, however many turns have it, and go with th
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 
 from localspec.conversation.media_spans import MediaSpan
 from localspec.conversation.turns import Turn
@@ -37,18 +38,18 @@ def load(
     session: number of the session's row.
     """
     found, lost = defaultdict[int, list[MediaSpan]](list), 0
+    files = _files(connection, session)
     rows = connection.execute(
-        "SELECT media.turn, content, start, stop, name, file, data "
-        "FROM media JOIN turn ON turn.number = media.turn LEFT JOIN media_file "
-        "ON media_file.key = file WHERE session = ? ORDER BY media.turn, start",
+        "SELECT media.turn, content, start, stop, name, file FROM media "
+        "JOIN turn ON turn.number = media.turn WHERE session = ? ORDER BY media.turn, start",
         [session],
     )
-    for number, content, start, stop, name, key, data in rows:
+    for number, content, start, stop, name, key in rows:
         spans = found[number]
         try:
-            span = MediaSpan(start, stop, required_text(name), data)
+            span = MediaSpan(start, stop, required_text(name), files[key], key)
             before = spans[-1].end if spans else 0
-            if span.key != key or not before <= start < stop <= len(content):
+            if not (_is_place(start, stop) and before <= start and stop <= len(content)):
                 raise ValueError("damaged")
         except UNREADABLE:
             lost += 1
@@ -57,17 +58,35 @@ def load(
     return found, lost
 
 
+def _files(connection: sqlite3.Connection, session: int) -> Mapping[str, bytes]:
+    """The contents of the files of a session that are what they were, by their keys."""
+    rows = connection.execute(
+        "SELECT key, data FROM media_file WHERE key IN "
+        "(SELECT file FROM media JOIN turn ON turn.number = media.turn WHERE session = ?)",
+        [session],
+    )
+    return {
+        key: data
+        for key, data in rows
+        if isinstance(data, bytes) and sha256(data).hexdigest() == key
+    }
+
+
+def _is_place(start: object, stop: object) -> bool:
+    return isinstance(start, int) and isinstance(stop, int) and 0 <= start < stop
+
+
 def messages(connection: sqlite3.Connection, limit: int) -> Sequence[str]:
     """Up to `limit` messages of the user, the last one first; images are named as files."""
     rows = connection.execute(
         "SELECT number, content FROM turn WHERE role = 'user' ORDER BY number DESC LIMIT ?", [limit]
     ).fetchall()
     places = defaultdict[int, list[tuple[int, int, str]]](list)
-    for number, *place in connection.execute(
+    for number, start, stop, name in connection.execute(
         "SELECT turn, start, stop, name FROM media ORDER BY start"
     ):
-        if [type(each) for each in place] == [int, int, str]:
-            places[number].append((place[0], place[1], place[2]))
+        if _is_place(start, stop) and isinstance(name, str):
+            places[number].append((start, stop, name))
     return [
         with_names(content, places[number]) for number, content in rows if isinstance(content, str)
     ]

@@ -24,17 +24,18 @@ _CLOSING = ".,;:!?)]}"
 class MediaSpan:
     """An image or a sound of a turn, of whose content [start:end] is the chip, with its spaces.
 
-    name: of the file, as it was given; may be empty. data: its contents, of which key is a digest.
+    name: of the file, as it was given; may be empty. data: its contents. key: their digest.
     """
 
     start: int
     end: int
     name: str
     data: bytes = field(repr=False)
-    key: str = field(init=False)
+    key: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "key", sha256(self.data).hexdigest())
+        if not self.key:
+            object.__setattr__(self, "key", sha256(self.data).hexdigest())
 
     @property
     def chip(self) -> str:

@@ -17,6 +17,7 @@ from localspec.conversation.message import as_turn
 from localspec.conversation.turns import Conversation, TokenizedText, Turn
 from localspec.errors import LocalspecError
 from localspec_tui.archive import Archive
+from localspec_tui.attachments import typed_message
 from localspec_tui.origins import OriginSegment
 
 COLUMNS = {
@@ -59,6 +60,11 @@ def written(file: Path) -> list[str]:
         return keys
 
 
+def typed(turn: Turn) -> str:
+    """What an edit of a turn begins with."""
+    return typed_message(turn) if turn.role == "user" else turn.content
+
+
 def used(file: Path, keys: list[str]) -> list[str]:
     """All that the chat does with an archive; the errors it would show in a line."""
     said = []
@@ -72,7 +78,7 @@ def used(file: Path, keys: list[str]) -> list[str]:
 
     with closing(Archive(file)) as archive:
         for key in [*keys, *(summary.key for summary in archive.list())]:
-            tried(lambda key=key: [*archive.open(key).conversation.everything()])
+            tried(lambda key=key: [*map(typed, archive.open(key).conversation.everything())])
             tried(lambda key=key: archive.settings(key))
             tried(lambda key=key: archive.rename(key, "renamed"))
         for words in ("rivers", "?", "a question"):
