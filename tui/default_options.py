@@ -1,7 +1,9 @@
 """Default options: how a chat starts where the command line does not say it."""
 
 from dataclasses import replace
+from pathlib import Path
 
+from localspec.models.projectors import NO_PROJECTOR
 from localspec_tui.archive import Archive
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.preferences import Preferences
@@ -12,9 +14,9 @@ def with_defaults(options: LaunchOptions, archive: Archive) -> LaunchOptions:
     """Fill in what was not given.
 
     A resumed session keeps its sampling, its reasoning, what it does when the context is full and,
-    with its model, its chat template, its context size, its cache types and rotations, and its
-    drafters. Else the model is the one that was used last. A model that is not on this disk any
-    more becomes the bundled pair.
+    with its model, its chat template, what reads images, its context size, its cache types and
+    rotations, and its drafters. Else the model is the one that was used last. A model that is not
+    on this disk any more becomes the bundled pair.
     """
     kept, own = SessionSettings(), None
     if options.session:
@@ -45,7 +47,16 @@ def with_defaults(options: LaunchOptions, archive: Archive) -> LaunchOptions:
 
 def _as_begun(options: LaunchOptions, kept: SessionSettings) -> LaunchOptions:
     """Use what this conversation was begun with and is not named now."""
-    return _with_runtime(_with_template(options, kept), kept)
+    return _with_runtime(_with_template(_with_projector(options, kept), kept), kept)
+
+
+def _with_projector(options: LaunchOptions, kept: SessionSettings) -> LaunchOptions:
+    if options.mmproj or not kept.mmproj:
+        return options
+    if kept.mmproj != NO_PROJECTOR and not Path(kept.mmproj).is_file():
+        return _noted(options, gone(kept.mmproj))
+    note = f"--mmproj {kept.mmproj}, as this conversation was begun"
+    return _noted(replace(options, mmproj=kept.mmproj), note)
 
 
 def _with_template(options: LaunchOptions, kept: SessionSettings) -> LaunchOptions:

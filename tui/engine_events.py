@@ -41,8 +41,8 @@ class ModelReady:
     model was made for; 0 if that is not known. bundled: whether this is
     the bundled pair. has_template: whether the model has a chat template. has_thinking_switch:
     whether that can switch its reasoning on and off. chat_template: that was given in place of the
-    model's own, if one was. runtime: options of `localspec.load` that a session keeps.
-    draft_option: the drafters as they were asked for.
+    model's own, if one was. mmproj: the file that reads images, if one was given. runtime: options
+    of `localspec.load` that a session keeps. draft_option: the drafters as they were asked for.
     """
 
     model: str
@@ -55,6 +55,7 @@ class ModelReady:
     has_template: bool
     has_thinking_switch: bool
     chat_template: str | None = None
+    mmproj: str | None = None
     runtime: Mapping[str, Any] = field(default_factory=dict)
     draft_option: Draft = AUTO
 
@@ -77,6 +78,7 @@ class ModelReady:
             and has_thinking_switch(engine.model.chat_template or ""),
             draft_option=request.draft,
             chat_template=request.options.get("chat_template"),
+            mmproj=request.options.get("mmproj"),
             runtime=kept_of(request.options),
         )
 

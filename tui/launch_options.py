@@ -48,6 +48,7 @@ class LaunchOptions:
             self.session_options,
             self.chat_template,
             kept_of(self.runtime),
+            self.mmproj,
         )
 
     @property

@@ -28,6 +28,7 @@ class SessionSettings:
     sampling: options of GenerationConfig that are not the default. drop_oldest: whether the oldest
     turns are dropped when the context is full; if not, the answer stops. session_options: other
     options of Session, such as `thinking_budget`. chat_template: in place of the model's own.
+    mmproj: the file that reads images for the model, or "none"; None: the one beside it.
     runtime: options of `localspec.load` that change the text or how long it may be, those of KEPT.
     """
 
@@ -37,6 +38,7 @@ class SessionSettings:
     session_options: Mapping[str, Any] = field(default_factory=dict)
     chat_template: str | None = None
     runtime: Mapping[str, Any] = field(default_factory=dict)
+    mmproj: str | None = None
 
     @classmethod
     def parse(cls, text: str | None) -> "SessionSettings":
@@ -55,6 +57,7 @@ class SessionSettings:
             _session_options(found.get("session_options")),
             template if isinstance(template, str) else None,
             _runtime(found.get("runtime")),
+            text_or(found.get("mmproj"), "") or None,
         )
 
     def as_json(self) -> str:
@@ -67,6 +70,7 @@ class SessionSettings:
                 "session_options": dict(self.session_options),
                 "chat_template": self.chat_template,
                 "runtime": dict(self.runtime),
+                "mmproj": self.mmproj,
             }
         )
 

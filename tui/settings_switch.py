@@ -84,7 +84,13 @@ class SettingsSwitch:
         elif session.model:
             lines = [notes.another_model(session.model, model)]
         now = self.current
-        settings = replace(saved, draft=draft, chat_template=now.chat_template, runtime=now.runtime)
+        settings = replace(
+            saved,
+            draft=draft,
+            chat_template=now.chat_template,
+            mmproj=now.mmproj,
+            runtime=now.runtime,
+        )
         if settings != now:
             self.apply(self.model, settings)
         return [*filter(None, lines)]
@@ -92,9 +98,12 @@ class SettingsSwitch:
     def confirm(self, ready: ModelReady) -> None:
         """Note that the settings are in use now, with this model."""
         self._loaded = {"model": ready.model, "draft": ready.draft_option}
-        # A template that was given for another model is not used any more.
+        # What was given for another model is not used any more.
         self.current = replace(
-            self.current, chat_template=ready.chat_template, runtime=ready.runtime
+            self.current,
+            chat_template=ready.chat_template,
+            mmproj=ready.mmproj,
+            runtime=ready.runtime,
         )
         self._show_loaded()
 

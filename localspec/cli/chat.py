@@ -125,7 +125,7 @@ def chat(
         runtime=runtime,
         copied_texts=copied_texts,
         chat_template=chat_template,
-        mmproj=mmproj,
+        mmproj=mmproj and absolute(mmproj),
         sampling=chosen.options,
         session_options=_thinking(think, thinking_budget),
         system=chosen.system,

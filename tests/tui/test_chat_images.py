@@ -237,6 +237,30 @@ def test_a_plain_chat_without_a_projector(chat: Chat, folder: Path, loads: Any) 
     assert done.turns[0].media
 
 
+def test_a_conversation_goes_on_with_the_file_that_was_named(
+    chat: Chat, folder: Path, loads: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "named.gguf"
+    shutil.copy(tiny_projector("llama"), path)
+    blind = options(folder, "blind/blind.gguf")
+    assert chat(loads, "a @cat.png\n", **blind, mmproj=str(path)).turns[0].media
+    unread = "does not read all images and sounds"
+    done = chat(loads, "b\n", latest=True, **{**blind, "model": None})
+    assert f"(--mmproj {path}, as this conversation was begun)" in done.notes
+    assert unread not in done.notes
+    done = chat(loads, "c\n", latest=True, **{**blind, "model": None}, mmproj="none")
+    assert unread in done.notes
+    done = chat(loads, "d\n", latest=True, **{**blind, "model": None})
+    assert "(--mmproj none, as this conversation was begun)" in done.notes
+    done = chat(loads, "e @cat.png\n", latest=True, **{**blind, "model": None}, mmproj=str(path))
+    assert done.turns[-2].media
+    path.unlink()
+    done = chat(loads, "f\n", latest=True, **{**blind, "model": None})
+    assert "(named.gguf is not on this machine any more)" in done.notes and unread in done.notes
+    other = chat(loads, f"g @cat.png\n/model {folder.parent}/models/seeing.gguf\nh\n", **blind)
+    assert other.turns[-1].content
+
+
 def test_what_reads_images_is_loaded_with_the_first(chat: Chat, folder: Path, loads: Any) -> None:
     done = chat(loads, "a\nb @cat.png\nc @cat.png\n", **options(folder))
     assert done.notes.count("(loading mmproj-seeing.gguf)") == 1
