@@ -96,6 +96,8 @@ class Assistant:
         for place in [each for each in self._rows if each < end - _RECENT]:
             if place not in self._marks:
                 del self._rows[place]
+        if evaluated.marked:
+            self._mark()
         yield from ()
 
     def passes(self, limit: Limit) -> Passes[Draft]:

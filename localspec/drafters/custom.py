@@ -18,6 +18,8 @@ from localspec.speculation.drafter import (
     runs_model,
 )
 from localspec.speculation.passes import Passes
+from localspec.utils.media import knows_media, unmarked
+from localspec.utils.tokens import common_prefix
 
 T = TypeVar("T")
 
@@ -161,15 +163,28 @@ class _CustomModel(CustomDrafter):
 
 
 class _CustomHead(_CustomModel):
+    """A head of the caller's, which need not know how words beside images are marked."""
+
+    # The text that it began last, with marks.
+    _text: Sequence[int] = ()
+
     def held(self, tokens: Sequence[int]) -> int:
         """Start on a text."""
+        same = common_prefix(self._text, tokens)
+        other_images = same < len(self._text) and knows_media((*self._text, *tokens))
+        self._text = tokens
         with self._named("held"):
-            return _whole(self.drafter.held(tokens))
+            held = _whole(self.drafter.held(unmarked(tokens)))
+        return min(held, same) if other_images else held
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """Start on a text."""
+        super().begin(unmarked(tokens))
 
     def read(self, evaluated: Evaluated) -> Passes[None]:
         """Yield the passes that read hidden rows."""
         with self._named("read"):
-            yield from self.drafter.read(evaluated)
+            yield from self.drafter.read(replace(evaluated, tokens=unmarked(evaluated.tokens)))
 
 
 def _any(answer: Any) -> Any:

@@ -15,8 +15,9 @@ from localspec.drafters.chain import Chain
 from localspec.drafters.head_cache import HeadCache
 from localspec.drafters.row_reader import RowReader
 from localspec.speculation.draft import NOTHING, Draft
-from localspec.speculation.drafter import Limit
+from localspec.speculation.drafter import Evaluated, Limit
 from localspec.speculation.passes import Pass, Passes, Scores
+from localspec.utils.media import BesideMedia
 from localspec.utils.tokens import common_prefix
 
 # States of so many of the last positions are kept, to go on from there when the text is cut; and
@@ -84,6 +85,12 @@ class PairedHead(RowReader):
         """Start on this text, whose hidden rows were read; the last token is pending."""
         super().begin(tokens)
         self._mark()
+
+    def read(self, evaluated: Evaluated) -> Passes[None]:
+        """Keep the hidden rows of new tokens; put them into the cache if there are many."""
+        yield from super().read(evaluated)
+        if evaluated.marked:
+            self._mark()
 
     def passes(self, limit: Limit) -> Passes[Draft]:
         """Draw up to `limit.depth` tokens, one pass each, until `limit.go_on` returns False."""
@@ -194,7 +201,7 @@ class PairedHead(RowReader):
         self._marks = [place for place in self._marks if place < length]
 
     def _mark(self) -> None:
-        """Keep the last state for longer: a prompt or an answer ends here."""
+        """Keep the last state for longer: an answer, a prompt or a beginning of many ends here."""
         last = len(self._read) - 1
         if self._knows(last) and last not in self._marks:
             self._marks.append(last)
@@ -204,10 +211,13 @@ class PairedHead(RowReader):
                     self._states.pop(oldest, None)
 
     def _drop_old_states(self, added: int) -> None:
-        """Drop states that `added` further pairs have made old, but not those at marks."""
+        """Drop states that `added` further pairs have made old, but not those at marks.
+
+        Nor those beside images: to read such a row again would mean to read the image again.
+        """
         old = self._pairs - _RECENT
         for place in range(max(0, old - added), old):
-            if place not in self._marks:
+            if place not in self._marks and not isinstance(self._read[place], BesideMedia):
                 self._states.pop(place, None)
 
     def _knows(self, place: int) -> bool:

@@ -252,7 +252,7 @@ class Slot:
             if has_media(self.target.tokens):
                 return "texts with images are not saved"
             for cache in self._caches(key):
-                if knows_media(cache.sequence.tokens):  # of a drafter, and of an earlier text
+                if cache.of_drafter and knows_media(cache.sequence.tokens):  # of an earlier text
                     store.remove(cache.key)
                     continue
                 with unless_lost(cache):

@@ -85,11 +85,10 @@ class Search:
         requested = replace(requested, needed=self._needed(requested).total())
         for plan in self._plans(requested):
             if not self._shortage(plan):
-                whole = self._with_snapshots(plan, requested)
+                whole = self._for_several_texts(self._with_snapshots(plan, requested))
+                whole = self._with_wider_passes(whole)
                 roomy = self._with_projector(whole)
-                whole = whole if self._shortage(roomy) else roomy
-                whole = self._with_wider_passes(self._for_several_texts(whole))
-                return self._with_crowding(whole)
+                return self._with_crowding(whole if self._shortage(roomy) else roomy)
         return replace(plan, refusal=self._refusal(plan))
 
     def _with_projector(self, plan: MemoryPlan) -> MemoryPlan:

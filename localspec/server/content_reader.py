@@ -67,6 +67,8 @@ class ContentReader:
         try:
             return file_mark(read, place, self._projector)
         except ApiError as error:
+            if error.status >= 500:  # not the file is to blame
+                raise
             words = self._left_out(kind, place, error, "it cannot be read")
             log.warning("left out of a conversation: %s", error)
             return words

@@ -1,5 +1,6 @@
 """POST /v1/responses, OpenAI's newest protocol, which Codex speaks."""
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -146,6 +147,6 @@ async def _lines(
             if request.store:
                 whole = line[1].get("response")
                 if whole is not None:
-                    given = given_items(request.body, whole["id"])
+                    given = await asyncio.to_thread(given_items, request.body, whole["id"])
                     stored.add([*request.conversation, answer.message], whole, given)
             yield line

@@ -173,9 +173,11 @@ class Decoder:
             scores = yield Pass(self.target, chunk, hidden=self._followers.layers)
             self._held += len(chunk)
             self.stats.prompt_evaluated += len(chunk)
-            start = self._held - len(chunk)
-            yield from self._followers.show(self.text, start, chunk, scores, range(len(chunk)))
-            if self._held == self._place_to_mark:
+            start, marked = self._held - len(chunk), self._held == self._place_to_mark
+            yield from self._followers.show(
+                self.text, start, chunk, scores, range(len(chunk)), marked=marked
+            )
+            if marked:
                 self.target.mark()
 
     def _step(self, remaining: int, *, hurried: bool) -> Passes[None]:

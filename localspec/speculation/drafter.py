@@ -124,11 +124,14 @@ class Evaluated:
     """Tokens of the text that the target has evaluated, with their hidden rows.
 
     start: the place of the first token in the text. hidden: by layer (tokens, n_embd) float32.
+    marked: whether the target can come back to their end from another text: what a drafter needs
+    to go on from there is worth keeping.
     """
 
     start: int
     tokens: Sequence[int]
     hidden: Mapping[int, NDArray[np.float32]]
+    marked: bool = False
 
 
 @runtime_checkable

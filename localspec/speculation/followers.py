@@ -87,12 +87,14 @@ class Followers:
         tokens: Sequence[int],
         scores: Scores,
         rows: Sequence[int],
+        *,
+        marked: bool = False,
     ) -> Passes[dict[str, float]]:
         """Hand the hidden rows of the last pass to the drafters that read them.
 
         start: the place of the first of `tokens` in the text. tokens: those of the pass that stay.
-        rows: their rows; those of tokens that were evaluated once more come before. Returns the
-        seconds that each drafter took, by its name.
+        rows: their rows; those of tokens that were evaluated once more come before. marked: as in
+        Evaluated. Returns the seconds that each drafter took, by its name.
         """
         seconds: dict[str, float] = {}
         if not self._reading:
@@ -101,11 +103,13 @@ class Followers:
         kept = [*range(again), *(again + row for row in rows)]
         # A copy: later passes reuse the library's buffers.
         hidden = {layer: each[kept] for layer, each in scores.hidden.items()}
-        evaluated = Evaluated(start - again, (*text[start - again : start], *tokens), hidden)
+        known = (*text[start - again : start], *tokens)
+        evaluated = Evaluated(start - again, known, hidden, marked)
         for reader in [*self._reading]:
             began = self._clock()
             with self._unless_lost(reader):
-                yield from reader.read(self.words.shown_to(reader, evaluated))
+                if (shown := self.words.shown_to(reader, evaluated)).tokens:
+                    yield from reader.read(shown)
             seconds[reader.name] = self._clock() - began
         return seconds
 

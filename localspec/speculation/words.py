@@ -2,6 +2,9 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
 
 from localspec.speculation.drafter import Drafter, Evaluated
 from localspec.utils.media import BesideMedia, has_media, words_of
@@ -21,17 +24,24 @@ class Words:
     def __init__(self, text: Sequence[int]) -> None:
         self.has_media = has_media(text)
         self._text = list(text) if self.has_media else []
-        # The places of the words in the text, and the words, those beside images marked as such.
-        self._places = [place for place, token in enumerate(self._text) if token >= 0]
-        self._words = self._marked()
 
-    def _marked(self) -> list[int]:
-        words = list[int]()
-        for place, end in zip(self._places, [*self._places[1:], len(self._text)], strict=False):
-            # The first word, a 0 among them, is beside what is in front of it, too.
-            beside = [min(each, 0) for each in self._text[place + 1 if words else 0 : end]]
-            token = self._text[place]
-            words.append(BesideMedia(token, beside) if has_media(beside) else token)
+    @cached_property
+    def _places(self) -> list[int]:
+        """The places of the words in the text."""
+        return [place for place, token in enumerate(self._text) if token >= 0]
+
+    @cached_property
+    def _words(self) -> list[int]:
+        """The words of the text; those beside images are marked as such, before and behind them."""
+        words = [self._text[place] for place in self._places]
+        media = {
+            number: self._text[start + 1 : end]
+            for number, (start, end) in enumerate(pairwise([-1, *self._places]))
+            if end - start > 1
+        }
+        for number in {each - before for each in media for before in (0, 1) if each >= before}:
+            beside = [*media.get(number, ()), 0, *media.get(number + 1, ())]
+            words[number] = BesideMedia(words[number], beside)
         return words
 
     def as_read_by(self, drafter: Drafter, text: Sequence[int]) -> Sequence[int]:
@@ -45,7 +55,9 @@ class Words:
 
     def place(self, drafter: Drafter, count: int) -> int:
         """The place in the text of the drafter's token number `count`."""
-        return count if self._is_all_known_by(drafter) else self._places[count]
+        if self._is_all_known_by(drafter):
+            return count
+        return self._places[count] if count < len(self._places) else len(self._text)
 
     def shown_to(self, drafter: Drafter, evaluated: Evaluated) -> Evaluated:
         """Tokens that were evaluated, with their hidden rows, as the drafter knows them."""
@@ -53,7 +65,7 @@ class Words:
             return evaluated
         start, size, words = evaluated.start, len(self._text), self._words
         if start >= size:
-            return Evaluated(start - size + len(words), evaluated.tokens, evaluated.hidden)
+            return replace(evaluated, start=start - size + len(words))
         rows = [
             row
             for row in range(len(evaluated.tokens))
@@ -62,9 +74,10 @@ class Words:
         first = bisect_right(self._places, start + rows[0]) - 1 if rows else 0
         if first < 0:  # an image at the beginning of the text
             rows, first = rows[1:], 0
-        tokens = [*words, *evaluated.tokens[max(0, size - start) :]][first : first + len(rows)]
+        tokens = words[first : first + len(rows)]
+        tokens += evaluated.tokens[len(evaluated.tokens) - len(rows) + len(tokens) :]
         hidden = {layer: each[rows] for layer, each in evaluated.hidden.items()}
-        return Evaluated(first, tokens, hidden)
+        return replace(evaluated, start=first, tokens=tokens, hidden=hidden)
 
     def _is_all_known_by(self, drafter: Drafter) -> bool:
         return drafter.traits.reads_media or not self.has_media

@@ -63,6 +63,14 @@ class BesideMedia(int):
     __hash__ = int.__hash__
 
 
+_MEDIA = {MediaToken, BesideMedia}
+
+
+def unmarked(tokens: Sequence[int]) -> Sequence[int]:
+    """The tokens without what tells that they are beside media."""
+    return [*map(int, tokens)] if BesideMedia in set(map(type, tokens)) else tokens
+
+
 def has_media(tokens: Sequence[int]) -> bool:
     """Whether there is an image or a sound among these tokens."""
     return min(tokens, default=0) < 0
@@ -70,7 +78,7 @@ def has_media(tokens: Sequence[int]) -> bool:
 
 def knows_media(tokens: Sequence[int]) -> bool:
     """Whether there is an image or a sound among or beside these tokens."""
-    return any(isinstance(token, MediaToken | BesideMedia) for token in tokens)
+    return not _MEDIA.isdisjoint(map(type, tokens))
 
 
 def words_of(tokens: Sequence[int]) -> Sequence[int]:

@@ -18,12 +18,18 @@ from fakes.seen import SeeingRows, projector_for
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from localspec.conversation.session import Session
 from localspec.drafters.assistant import Assistant
 from localspec.drafters.dflash import Dflash
 from localspec.drafters.output_row import OutputRowDrafter
 from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
-from localspec.utils.media import has_media
+from localspec.generation_config import GenerationConfig
+from localspec.speculation.draft import Draft
+from localspec.speculation.drafter import Evaluated, Limit, Outcome, Traits
+from localspec.speculation.passes import Passes
+from localspec.utils.media import has_media, words_of
+from localspec.utils.tokens import common_prefix
 
 PAIRS = [*FIRST, ("eagle3", "qwen35"), ("dflash", "qwen35"), ("medusa", "qwen35")]
 OPTIONS: dict[str, Any] = {"max_tokens": 9, "ignore_eos": True}
@@ -48,6 +54,12 @@ def plain(pair: Pair, projector: Path) -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def engine(pair: Pair, projector: Path) -> Iterator[Engine]:
     with load(pair.target, draft=pair.draft, mmproj=projector, **EXACT) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def company(pair: Pair, projector: Path) -> Iterator[Engine]:
+    with load(pair.target, draft=pair.draft, mmproj=projector, texts=2, **EXACT) as engine:
         yield engine
 
 
@@ -141,12 +153,6 @@ def text_of(engine: Engine, begin: int, parts: list[Any]) -> list[int]:
     return [*tokens, 41]
 
 
-@pytest.fixture(scope="module")
-def company(pair: Pair, projector: Path) -> Iterator[Engine]:
-    with load(pair.target, draft=pair.draft, mmproj=projector, texts=2, **EXACT) as engine:
-        yield engine
-
-
 @settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_history(
@@ -176,12 +182,13 @@ def test_any_history(
             drafts.check(every=3)
 
 
+@pytest.mark.parametrize("lead", [1, 4])
 def test_what_was_read_beside_an_image_is_not_saved(
-    engine: Engine, drafts: Recorder, rows: SeeingRows, tmp_path: Path
+    engine: Engine, drafts: Recorder, rows: SeeingRows, tmp_path: Path, lead: int
 ) -> None:
     """On disk are numbers alone, which would not tell it from the same words without an image."""
     slot, store = engine.slots.own, StateStore(tmp_path)
-    engine.generate(texts(engine)[0], depth=3, **OPTIONS)
+    engine.generate([*PROMPT[:lead], *image(engine, 1), *PROMPT[lead:]], depth=3, **OPTIONS)
     slot.target.set_tokens(PROMPT)
     assert slot.save("a", store) is None
     assert slot.load("a", store) is None
@@ -190,3 +197,90 @@ def test_what_was_read_beside_an_image_is_not_saved(
     rows.prompts = [[*PROMPT, 40]]
     drafts.check()
     assert drafts.checked
+
+
+@pytest.mark.parametrize("lead", [1, 4])
+def test_a_copy_of_a_text_goes_on_beside_another_image(
+    company: Engine, drafts: Recorder, rows: SeeingRows, lead: int
+) -> None:
+    texts = [
+        [*PROMPT[:lead], *image(company, seed), *PROMPT[lead:], 40, 41] for seed in range(1, 4)
+    ]
+    with Session(company, depth=3) as session:
+        first, settings = session._slot, GenerationConfig(depth=3, **OPTIONS)
+        assert [*first.start(texts[0], settings)]
+        with session.fork() as other:
+            for text in texts[1:]:
+                drafts.drafts.clear()
+                other._slot.copy_from(first)
+                assert [*other._slot.start(text, settings)]
+                rows.prompts = [text]
+                drafts.check()
+    assert drafts.checked
+
+
+@pytest.mark.parametrize("with_image", [True, False])
+def test_other_questions_behind_the_same_beginning_are_read_alone(
+    pair: Pair, projector: Path, with_image: bool
+) -> None:
+    """As without a drafter, though a head needs the row in front of them."""
+    read = []
+    for draft in ("none", pair.draft):
+        with load(pair.target, draft=draft, mmproj=projector, **EXACT) as engine:
+            begin = [*PROMPT, *(image(engine, 1) if with_image else range(200, 236))]
+            first, second = ([*range(start, start + 20)] for start in (40, 80))
+            read.append([])
+            for question in (first, second, first, [40, *second], [40, *first]):
+                found = engine.generate([*begin, *question], depth=3, **OPTIONS)
+                read[-1].append(found.stats.prompt_evaluated)
+    for plain, drafted in zip(*read, strict=True):
+        assert plain <= drafted <= plain + 1
+    assert read[0][0] > 2 * read[0][-1]
+
+
+class Head:
+    """A head of a user's, which looks its tokens up and the last row of what it is shown."""
+
+    name = "a user's"
+
+    def __init__(self, layer: int) -> None:
+        self.traits = Traits(reads_hidden=(layer,))
+        self.known = {token: token for token in range(400)}
+        self.text: list[int] = []
+        self.read_tokens: list[int] = []
+
+    def held(self, tokens: Any) -> int:
+        shared = common_prefix(self.read_tokens, [self.known[token] for token in tokens])
+        del self.read_tokens[shared:]
+        return len(tokens) + 1 if shared == len(tokens) else shared
+
+    def begin(self, tokens: Any) -> None:
+        self.text = [self.known[token] for token in tokens]
+
+    def observe(self, outcome: Outcome) -> None:
+        self.text += outcome.tokens
+
+    def read(self, evaluated: Evaluated) -> Passes[None]:
+        (rows,) = evaluated.hidden.values()
+        assert len(rows) == len(evaluated.tokens) and rows[-1].any()
+        del self.read_tokens[evaluated.start :]
+        assert len(self.read_tokens) == evaluated.start
+        self.read_tokens += [self.known[token] for token in evaluated.tokens]
+        yield from ()
+
+    def passes(self, limit: Limit) -> Passes[Draft]:
+        yield from ()
+        assert self.read_tokens == self.text[:-1]
+        return Draft([self.text[-1]])
+
+
+def test_heads_of_users_are_shown_the_words(tmp_path: Path) -> None:
+    pair = write_pair("eagle3", "qwen35", tmp_path)
+    projector = projector_for(pair.target, tmp_path / "mmproj.gguf")
+    head = Head(pair.reads[-1])
+    with load(pair.target, draft=head, mmproj=projector, **EXACT) as engine:
+        for seed in (1, 1, 2, 1):
+            prompt = [*PROMPT[:3], *image(engine, seed), *PROMPT[3:]]
+            found = engine.generate(prompt, depth=3, **OPTIONS)
+            assert head.text == [*words_of(prompt), *found.token_ids]
+            assert found.stats.drafted
