@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from localspec.engine.chat_messages import is_text
 from localspec.engine.media_marks import NEED_PROJECTOR, join_parts, media_mark
 from localspec.engine.media_parts import contents, is_media, media_of
-from localspec.errors import InvalidValueError, ModelLoadError
+from localspec.errors import InvalidValueError, ModelLoadError, OutOfMemoryError
 from localspec.llama.model import MediaReader
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
@@ -22,6 +22,8 @@ _RESULTS = ("tool", "function", "function_call_output", "custom_tool_call_output
 _SPEAKERS = ("user", "assistant", "function_call", "custom_tool_call", *_RESULTS)
 _TEXT_ONLY = "this model reads text only"
 _WAY_OUT = f"; {NEED_PROJECTOR}"
+# The status where memory is too small now: the same request may be answered later.
+_FOR_NOW = 503
 
 
 class ContentReader:
@@ -67,7 +69,7 @@ class ContentReader:
         try:
             return file_mark(read, place, self._projector)
         except ApiError as error:
-            if error.status >= 500:  # not the file is to blame
+            if error.status == _FOR_NOW:
                 raise
             words = self._left_out(kind, place, error, "it cannot be read")
             log.warning("left out of a conversation: %s", error)
@@ -100,6 +102,8 @@ def file_mark(read: Callable[[], bytes], place: str, projector: MediaReader | No
         told = str(error)
         told = told if told.startswith(place) else f"{place}: {told}"
         raise ApiError(400, told, param=place) from error
+    except OutOfMemoryError as error:
+        raise ApiError(_FOR_NOW, str(error), param=place) from error
     except ModelLoadError as error:
         raise ApiError(500, str(error), param=place) from error
     return media_mark(data)

@@ -1,9 +1,11 @@
 """Messages as clients send them, and as templates take them."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from localspec.errors import ModelLoadError, OutOfMemoryError
 from localspec.server import anthropic_messages
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
@@ -71,3 +73,23 @@ def test_what_stands_for_the_content_of_an_answer() -> None:
         assert answer == {"role": "assistant", "content": "", **said}
     [result] = read({"role": "tool", "tool_call_id": "a"})
     assert result["content"] == ""
+
+
+def test_an_image_that_cannot_be_read_for_now_is_not_left_out() -> None:
+    """One that never can is: else a conversation could not go on."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
+    turns = [{"role": "user", "content": [image]}, {"role": "assistant", "content": "It is"}]
+    turns.append({"role": "user", "content": "And?"})
+
+    def read_by(error: ModelLoadError) -> list[Any]:
+        def prepare(_data: bytes) -> None:
+            raise error
+
+        reader: Any = SimpleNamespace(reads_images=True, reads_sounds=False, prepare=prepare)
+        return messages_of(Fields({"messages": turns}), reader)
+
+    left_out = read_by(ModelLoadError("it is broken"))[0]["content"]
+    assert left_out == "[image_url left out: it cannot be read]"
+    with pytest.raises(ApiError, match="close something") as caught:
+        read_by(OutOfMemoryError("close something"))
+    assert caught.value.status == 503
