@@ -232,8 +232,6 @@ class KVCache(ABC, Generic[_Text]):
         self.has_failed = False  # at last: an interrupt before leaves all of this to the next pass
 
     def _set_up(self) -> None:
-        texts, n_ctx = self.params.texts, int(llama_cpp.llama_n_ctx(self._handle))
-        self.n_cells = min(self.params.n_ctx, n_ctx // texts)
-        self._batch = Batch(self.chunk + MAX_DEPTH, texts + self.params.branches)
+        self._batch = Batch(self.chunk + MAX_DEPTH, self.params.texts + self.params.branches)
         self.hidden = HiddenStates(self._handle)
         self._logits = Logits(self._handle, self.n_vocab)

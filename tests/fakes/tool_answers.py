@@ -235,6 +235,12 @@ _HERMES = [
         '<tool_call>{"name": "get", "arguments": {1}}</tool_call>' + _hermes("get_time", "{}"),
         [Call("get", "{", complete=False), "1}}</tool_call>", TIME],
     ),
+    Answer(
+        "broken, and a whole one at once",
+        H,
+        '<tool_call>{"name": "get_weather", "arguments": {"city": ' + _hermes("get_time", "{}"),
+        [Call("get_weather", '{"city": ', complete=False), TIME],
+    ),
 ]
 
 L = families.LLAMA

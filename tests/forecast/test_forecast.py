@@ -28,6 +28,7 @@ from localspec.forecast.forecast import (
     simulated_auto,
 )
 from localspec.forecast.model_free import count_steps, replay_drafts
+from localspec.forecast.replay import ScoredText, expected_steps
 from localspec.forecast.scored_answers import ScoredAnswers, score_answers
 from localspec.forecast.simulated_run import SimulatedRun, model_free_run
 from localspec.forecast.simulation import Simulation
@@ -122,6 +123,14 @@ def test_the_model_takes_the_steps_predicted(
     assert abs(seen.value - estimate.value) < WIDENED * max(
         estimate.high - estimate.value, seen.high - seen.value
     )
+
+
+def test_a_draft_that_may_have_fallen_at_a_token_stands_no_better_behind_it() -> None:
+    """However much likelier the next token is for the drafter: 1/2 of the drafts stand there."""
+    log_p, log_q = np.log([0.5, 0.125, 0.5]), np.log([0.25, 0.5, 0.5])
+    counts = expected_steps(ScoredText(log_p, log_q, np.zeros(3), limit=3), "block", 2)
+    # One step with two tokens; where its draft falls at the first, one more, with the token left.
+    assert (counts.steps, counts.drafted, counts.accepted) == pytest.approx((1.5, 2.5, 1.5))
 
 
 def test_greedily_the_model_is_predicted_exactly(
