@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from fakes.prompts import PROMPTS
 from fakes.pycode import load
 
 from localspec.control.drafter_cost import DrafterCost
+from localspec.control.fixed_depth import FixedDepth
 from localspec.control.pass_costs import PassCosts
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.suffix import Suffix
@@ -44,6 +46,7 @@ from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit, Traits
 from localspec.speculation.passes import run
+from localspec.speculation.policy import Step
 from localspec.stats import Stats
 
 SAMPLER = Sampler(SamplingParams(), Noise(0))
@@ -111,6 +114,31 @@ def test_in_plain_decoding_the_rest_goes_on_without_a_text_that_has_ended() -> N
     both, alone = pass_seconds(2) + 2 * HOST, pass_seconds(1) + HOST
     assert group.ended == pytest.approx([2 * both, 2 * both + 3 * alone])
     assert (group.tokens, group.drafted) == ([2, 5], 0)
+
+
+def test_texts_share_the_seconds_of_their_decode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their rows: policies learn from their part what a step costs."""
+    shares = []
+
+    def learn(_: FixedDepth, step: Step) -> None:
+        shares.append((step.width, step.share))
+
+    monkeypatch.setattr(FixedDepth, "learn", learn)
+    simulate(world([[2] * 3, [0] * 3]), 2, fixed(2))
+    both = pass_seconds(6) / 6
+    assert shares[:2] == [(3, pytest.approx(3 * both)), (3, pytest.approx(3 * both))]
+    assert shares[2:] == [(2, pytest.approx(pass_seconds(2))), (1, pytest.approx(1.0))]
+
+
+def test_a_step_takes_the_time_to_decide_and_to_learn_and_drafts_take_what_their_costs_say() -> (
+    None
+):
+    """A draft takes what its costs say. Here each look at the clock takes a second."""
+    rights = [[2] * 3]
+    [still] = simulate(world(rights), 1, fixed(2))
+    [timed] = simulate(world(rights, clock=count().__next__), 1, fixed(2))
+    deciding, learning = 2, 1
+    assert timed.seconds - still.seconds == pytest.approx(deciding + learning)
 
 
 def test_prompts_are_read_first() -> None:
