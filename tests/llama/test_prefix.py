@@ -110,6 +110,15 @@ def test_only_committed_tokens_of_an_open_pass_are_shared(make: Make, texts: Any
         assert_same(text, fresh, some(5))
 
 
+def test_what_the_cache_lacks_is_not_shared(make: Make, texts: Any) -> None:
+    owner, second = texts("llama", 2)
+    owner.extend(PREFIX[:100])
+    owner.context.renew()
+    assert not second.share(owner, 100)
+    assert second.take_prefix(PREFIX[:100]) == 0
+    assert_same(second, make("llama"), some(5))
+
+
 @pytest.mark.parametrize("kind", [*STATES, "gemma3", SLIDING])
 def test_elsewhere_a_state_is_copied(make: Make, texts: Any, kind: str) -> None:
     owner, second, third = texts(kind, 3)
