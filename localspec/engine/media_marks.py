@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from secrets import token_hex
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from localspec.errors import InvalidValueError
-from localspec.llama.model import Model
 from localspec.utils.media_file import is_sound
 from localspec.utils.option_names import option
+
+if TYPE_CHECKING:  # the process that only watches a server needs no library
+    from localspec.llama.model import Model
 
 _SECRET = token_hex(8)
 _MARK = re.compile(rf"<\|media {_SECRET} ([0-9a-f]{{64}})\|>")
@@ -52,7 +55,7 @@ def join_parts(parts: Iterable[str]) -> str:
     return text
 
 
-def media_tokens(text: str, model: Model, first: Tokenize, rest: Tokenize) -> list[int]:
+def media_tokens(text: str, model: "Model", first: Tokenize, rest: Tokenize) -> list[int]:
     """The tokens of a text with marks. first: tokenizes its beginning. rest: what follows an image.
 
     Raises InvalidValueError where the model reads no such file.
@@ -67,20 +70,20 @@ def media_tokens(text: str, model: Model, first: Tokenize, rest: Tokenize) -> li
     return tokens
 
 
-def read_media(data: bytes, model: Model) -> list[int]:
+def read_media(data: bytes, model: "Model") -> list[int]:
     """The tokens of an image or a sound. Raises InvalidValueError where the model reads none."""
     if model.projector is None:
         raise InvalidValueError(no_projector(model))
     return model.projector.tokens(data)
 
 
-def reads(model: Model, data: bytes) -> bool:
+def reads(model: "Model", data: bytes) -> bool:
     """Whether a model reads files of this kind, which is an image or a sound."""
     reader = model.projector
     return reader is not None and (reader.reads_sounds if is_sound(data) else reader.reads_images)
 
 
-def only_for_chats(model: Model) -> str:
+def only_for_chats(model: "Model") -> str:
     """What to do where a model reads raw texts."""
     return (
         f"images and sounds are for chats, and {model.path.name} continues a text; "
@@ -88,7 +91,7 @@ def only_for_chats(model: Model) -> str:
     )
 
 
-def no_projector(model: Model) -> str:
+def no_projector(model: "Model") -> str:
     """What to do for a model that reads texts only."""
     return (
         f"{model.path.name} reads texts only: there is no mmproj file beside it; if one was made "
