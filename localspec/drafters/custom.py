@@ -174,8 +174,9 @@ class _CustomHead(_CustomModel):
         other_images = same < len(self._text) and knows_media((*self._text, *tokens))
         self._text = tokens
         with self._named("held"):
-            held = _whole(self.drafter.held(unmarked(tokens)))
-        return min(held, same) if other_images else held
+            if other_images:  # what it has read behind them is of no use
+                self.drafter.held(unmarked(tokens[:same]))
+            return _whole(self.drafter.held(unmarked(tokens)))
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Start on a text."""

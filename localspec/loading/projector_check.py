@@ -7,6 +7,7 @@ child showed is remembered.
 from localspec.errors import ModelLoadError
 from localspec.gguf.projectors import ProjectorFile
 from localspec.gguf.reader import display_name
+from localspec.llama.media import mtmd_library
 from localspec.llama.projector_trial import BEGUN, run_projector_trial
 from localspec.loading.verdicts import remembered_verdict, require_memory
 from localspec.utils.option_names import option
@@ -20,6 +21,7 @@ def require_usable(projector: ProjectorFile) -> None:
 
     An end is remembered as long as the file and the library stay the same.
     """
+    mtmd_library()  # a build may lack it
     crash = remembered_verdict(
         "projector_checks", "crash", [projector.path], lambda: _crash(projector)
     )

@@ -9,8 +9,7 @@ more of the context. What the user named stays. Where main memory is short, noth
 it; GPUs that compute in it (those in processors, Apple's) share what is free there.
 Where experts are on the processor beside a GPU, prompts are read in wider passes if there is room.
 Images have room on a GPU before layers of the target where the user asked for them. Else the file
-that reads them takes what one text and its drafters leave: no text is slower for images that may
-never come. What it takes is missing to further texts, as all of them wait for an image.
+that reads them takes what all else leaves: no text is slower for images that may never come.
 Weights count in full although they are mapped from their file: llama.cpp repacks most of them,
 which takes a copy, and reads the others for every token.
 """

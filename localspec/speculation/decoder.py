@@ -94,7 +94,7 @@ class Decoder:
         with self._timing("prompt"):
             shared = target.shared(prompt)
             held = self._followers.choose(self.text, shared)
-            self._place_to_mark = target.place_to_mark(prompt)
+            self._place_to_mark = self._followers.words.place_to_mark(target.place_to_mark(prompt))
             shared = min(shared, held)
             self._held = target.truncate(shared)
             # Another text has the target's cells, but not the hidden rows that a drafter lacks.

@@ -59,6 +59,13 @@ class Words:
             return count
         return self._places[count] if count < len(self._places) else len(self._text)
 
+    def place_to_mark(self, place: int) -> int:
+        """Where to mark a text that others begin with up to a place.
+
+        Before a word that is followed by an image, as its row is another beside another image.
+        """
+        return place - 1 if place > 0 and has_media(self._text[place : place + 1]) else place
+
     def shown_to(self, drafter: Drafter, evaluated: Evaluated) -> Evaluated:
         """Tokens that were evaluated, with their hidden rows, as the drafter knows them."""
         if self._is_all_known_by(drafter):
@@ -66,18 +73,15 @@ class Words:
         start, size, words = evaluated.start, len(self._text), self._words
         if start >= size:
             return replace(evaluated, start=start - size + len(words))
-        rows = [
-            row
-            for row in range(len(evaluated.tokens))
-            if start + row + 1 >= size or self._text[start + row + 1] >= 0
-        ]
-        first = bisect_right(self._places, start + rows[0]) - 1 if rows else 0
-        if first < 0:  # an image at the beginning of the text
-            rows, first = rows[1:], 0
-        tokens = words[first : first + len(rows)]
+        # The words behind these; the row of each word is in front of the next.
+        end = start + len(evaluated.tokens) + 1
+        first = max(1, bisect_right(self._places, start))
+        following = [*self._places[first : bisect_left(self._places, end)], *range(size, end)]
+        rows = [place - 1 - start for place in following]
+        tokens = words[first - 1 : first - 1 + len(rows)]
         tokens += evaluated.tokens[len(evaluated.tokens) - len(rows) + len(tokens) :]
         hidden = {layer: each[rows] for layer, each in evaluated.hidden.items()}
-        return replace(evaluated, start=first, tokens=tokens, hidden=hidden)
+        return replace(evaluated, start=first - 1, tokens=tokens, hidden=hidden)
 
     def _is_all_known_by(self, drafter: Drafter) -> bool:
         return drafter.traits.reads_media or not self.has_media

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fakes.drafter_kinds import EXACT, FIRST, PROMPT, Pair, write_pair
 from fakes.eagle3 import LIKELY
 from fakes.projectors import picture
 from fakes.pycode import load
-from fakes.recorder import Recorder, partly_right
+from fakes.recorder import TIE_OF_FLASH_ATTENTION, Recorder, partly_right
 from fakes.seen import SeeingRows, projector_for
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,6 +33,8 @@ from localspec.utils.media import has_media, words_of
 from localspec.utils.tokens import common_prefix
 
 PAIRS = [*FIRST, ("eagle3", "qwen35"), ("dflash", "qwen35"), ("medusa", "qwen35")]
+# How several texts share a context.
+SHARED = EXACT | {"flash_attention": True, "kv_type": "f16", "drafter_kv_type": "f16"}
 OPTIONS: dict[str, Any] = {"max_tokens": 9, "ignore_eos": True}
 
 
@@ -58,8 +61,14 @@ def engine(pair: Pair, projector: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
+def alone(pair: Pair, projector: Path) -> Iterator[Engine]:
+    with load(pair.target, draft="none", mmproj=projector, **SHARED) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
 def company(pair: Pair, projector: Path) -> Iterator[Engine]:
-    with load(pair.target, draft=pair.draft, mmproj=projector, texts=2, **EXACT) as engine:
+    with load(pair.target, draft=pair.draft, mmproj=projector, texts=2, **SHARED) as engine:
         yield engine
 
 
@@ -156,7 +165,7 @@ def text_of(engine: Engine, begin: int, parts: list[Any]) -> list[int]:
 @settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_history(
-    company: Engine, plain: Engine, pair: Pair, rows: SeeingRows, data: st.DataObject
+    company: Engine, alone: Engine, pair: Pair, rows: SeeingRows, data: st.DataObject
 ) -> None:
     """Texts of words and images, alone and beside another, cut short."""
     with pytest.MonkeyPatch.context() as patch:
@@ -167,7 +176,7 @@ def test_any_history(
             options = OPTIONS | {"seed": seed, "temperature": data.draw(st.sampled_from([0, 1]))}
             prompts = [text_of(company, 50 + at, parts) for at, parts in enumerate(some)]
             expected = [
-                plain.generate(text_of(plain, 50 + at, parts), **options).token_ids
+                alone.generate(text_of(alone, 50 + at, parts), **options).token_ids
                 for at, parts in enumerate(some)
             ]
             rows.prompts = prompts
@@ -179,7 +188,7 @@ def test_any_history(
                 start = [token.id for token, _ in zip(stream, range(count), strict=False)]
                 stream.close()
                 assert start == expected[0][: len(start)]
-            drafts.check(every=3)
+            drafts.check(every=3, tie=TIE_OF_FLASH_ATTENTION)
 
 
 @pytest.mark.parametrize("lead", [1, 4])
@@ -215,7 +224,7 @@ def test_a_copy_of_a_text_goes_on_beside_another_image(
                 other._slot.copy_from(first)
                 assert [*other._slot.start(text, settings)]
                 rows.prompts = [text]
-                drafts.check()
+                drafts.check(tie=TIE_OF_FLASH_ATTENTION)
     assert drafts.checked
 
 
@@ -238,6 +247,21 @@ def test_other_questions_behind_the_same_beginning_are_read_alone(
     assert read[0][0] > 2 * read[0][-1]
 
 
+def test_other_images_behind_the_same_beginning_are_read_alone(pair: Pair, projector: Path) -> None:
+    """But for the word in front of the image, whose row is another one, and the one before that."""
+    read = []
+    for draft in ("none", pair.draft):
+        with load(pair.target, draft=draft, mmproj=projector, **EXACT) as engine:
+            read.append([])
+            for seed in (1, 2, 3, 4):
+                prompt = [*range(40, 100), *image(engine, seed), *LIKELY]
+                found = engine.generate(prompt, depth=3, **OPTIONS)
+                read[-1].append(found.stats.prompt_evaluated)
+    for without, drafted in zip(*read, strict=True):
+        assert without <= drafted <= without + 2
+    assert read[0][0] > read[0][-1] + 50
+
+
 class Head:
     """A head of a user's, which looks its tokens up and the last row of what it is shown."""
 
@@ -248,10 +272,11 @@ class Head:
         self.known = {token: token for token in range(400)}
         self.text: list[int] = []
         self.read_tokens: list[int] = []
+        self.rows: list[Any] = []
 
     def held(self, tokens: Any) -> int:
         shared = common_prefix(self.read_tokens, [self.known[token] for token in tokens])
-        del self.read_tokens[shared:]
+        del self.read_tokens[shared:], self.rows[shared:]
         return len(tokens) + 1 if shared == len(tokens) else shared
 
     def begin(self, tokens: Any) -> None:
@@ -262,10 +287,13 @@ class Head:
 
     def read(self, evaluated: Evaluated) -> Passes[None]:
         (rows,) = evaluated.hidden.values()
-        assert len(rows) == len(evaluated.tokens) and rows[-1].any()
-        del self.read_tokens[evaluated.start :]
-        assert len(self.read_tokens) == evaluated.start
-        self.read_tokens += [self.known[token] for token in evaluated.tokens]
+        tokens = [self.known[token] for token in evaluated.tokens]
+        known = common_prefix(self.read_tokens[evaluated.start :], tokens)
+        if known < len(tokens):  # what it knows, it need not read
+            del self.read_tokens[evaluated.start + known :], self.rows[evaluated.start + known :]
+            assert len(self.read_tokens) == evaluated.start + known
+            self.read_tokens += tokens[known:]
+            self.rows += [row.copy() for row in rows[known:]]
         yield from ()
 
     def passes(self, limit: Limit) -> Passes[Draft]:
@@ -275,12 +303,17 @@ class Head:
 
 
 def test_heads_of_users_are_shown_the_words(tmp_path: Path) -> None:
+    """And the rows of other images where only these are others."""
     pair = write_pair("eagle3", "qwen35", tmp_path)
     projector = projector_for(pair.target, tmp_path / "mmproj.gguf")
-    head = Head(pair.reads[-1])
-    with load(pair.target, draft=head, mmproj=projector, **EXACT) as engine:
-        for seed in (1, 1, 2, 1):
-            prompt = [*PROMPT[:3], *image(engine, seed), *PROMPT[3:]]
-            found = engine.generate(prompt, depth=3, **OPTIONS)
-            assert head.text == [*words_of(prompt), *found.token_ids]
-            assert found.stats.drafted
+    last = []
+    for seeds in ((1, 1, 2, 1, 3), (3,)):
+        head = Head(pair.reads[-1])
+        with load(pair.target, draft=head, mmproj=projector, **EXACT) as engine:
+            for seed in seeds:
+                prompt = [*PROMPT[:3], *image(engine, seed), *PROMPT[3:]]
+                found = engine.generate(prompt, depth=3, **OPTIONS)
+                assert head.text == [*words_of(prompt), *found.token_ids]
+                assert found.stats.drafted
+        last.append(np.array(head.rows[: len(words_of(prompt))]))
+    np.testing.assert_allclose(*last, atol=1e-4)
