@@ -30,6 +30,8 @@ from localspec.utils.option_names import option
 # Of how many images and sounds the prepared pixels are kept, beside those of texts in caches; with
 # those that wait for their text.
 _KEPT, _MOST_KEPT = 8, 32
+# And so many rows at most, each of some 10 kB of pixels; a single image may have more.
+_MOST_KEPT_ROWS = 16_384
 # The most bytes of rows that are kept beside those of the last image: several texts may be reading
 # images of several passes each, in turns.
 _MOST_ROW_BYTES = 128 * 2**20
@@ -212,7 +214,9 @@ class Projector(Closing):
         others = [key for key in self._tokens if key not in self._waiting]
         for key in {*others[:-_KEPT], *[*self._tokens][:-_MOST_KEPT]}:
             del self._tokens[key]
-            self._waiting.discard(key)
+        while len(self._tokens) > 1 and sum(map(len, self._tokens.values())) > _MOST_KEPT_ROWS:
+            self._tokens.popitem(last=False)
+        self._waiting &= self._tokens.keys()
         self._parts = {key: parts for key, parts in self._parts.items() if self._in_texts(key)}
 
     def looks_ahead(self, chunk: Any) -> bool:

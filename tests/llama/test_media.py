@@ -559,3 +559,16 @@ def test_words_and_images() -> None:
     assert words_of(tokens) == [1, 2, 3]
     cuts = [outside_media(tokens, n) for n in range(7)]
     assert cuts == [0, 1, 2, 2, 2, 5, 6]
+
+
+def test_what_waits_for_a_text_is_bounded(eyes: Eyes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client may send many large images to what makes no text of them."""
+    images = [picture(200, 90, seed=seed) for seed in range(6)]
+    rows = len(eyes.projector.tokens(images[0]))
+    monkeypatch.setattr(media, "_MOST_KEPT_ROWS", 3 * rows)
+    for image in images:
+        eyes.projector.prepare(image)
+    assert len(eyes.projector._tokens) == len(eyes.projector._waiting) == 3
+    monkeypatch.setattr(media, "_MOST_KEPT_ROWS", 1)
+    eyes.projector.prepare(images[0])
+    assert len(eyes.projector._tokens) == 1
