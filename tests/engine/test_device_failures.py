@@ -151,15 +151,22 @@ def test_a_head_that_fails_drafts_the_next_text_also_where_the_depth_is_chosen(
     target, *heads = contexts_of(with_head)
     if not heads:
         pytest.skip("a head of matrices is no context of its own")
-    [head], clock, run = heads, FakeClock(), target._run_batch
+    [head], clock = heads, FakeClock()
 
-    def run_for_a_second() -> int:
-        clock.now += 1.0
-        return run()
+    def takes(context: Context, seconds: float) -> None:
+        usual = context._timed_run
 
-    # Only passes of the target take time, so that drafting pays on any machine.
+        def timed_run() -> float:
+            usual()
+            clock.now += seconds
+            return seconds
+
+        monkeypatch.setattr(context, "_timed_run", timed_run)
+
+    # A pass of the target takes a second, whatever its rows, so that drafting pays on any machine.
     monkeypatch.setattr(scheduler_module, "running_clock", clock)
-    monkeypatch.setattr(target, "_run_batch", run_for_a_second)
+    takes(target, 1.0)
+    takes(head, 0.001)
 
     def origins() -> set[str]:
         return {each.drafter for each in with_head.generate(PROMPTS[0], **OPTIONS).stats.records}
