@@ -86,7 +86,8 @@ def _joined(parts: Iterable[str | Mapping[str, Any]]) -> Content:
 def detach_files(text: str, folder: Path, known: Files = _NONE) -> str:
     """Undo `attach_files`: the message with the names of its files instead of their text.
 
-    A file that has changed since, or is gone, stays a code block. known: as of `attach_files`.
+    A file that has changed since, or is gone, stays a code block; all of them do where a word has
+    become the name of what cannot be attached. known: as of `attach_files`.
     """
     parts: list[str] = []
     end = 0
@@ -102,8 +103,12 @@ def detach_files(text: str, folder: Path, known: Files = _NONE) -> str:
     message = ""
     for part in filter(None, parts):
         message += _gap(message, part) + part
-    whole = attach_files(text, folder, known)[0] if known else text
-    return message if attach_files(message, folder, known)[0] == whole else text
+    try:
+        whole = attach_files(text, folder, known)[0] if known else text
+        is_same = attach_files(message, folder, known)[0] == whole
+    except (InvalidValueError, OSError):
+        return text
+    return message if is_same else text
 
 
 def with_names(content: str, media: Iterable[tuple[int, int, str]]) -> str:

@@ -25,6 +25,7 @@ from localspec_tui.attachments import (
     with_images_of,
 )
 from localspec_tui.completion import completion
+from localspec_tui.message_history import recalled
 
 
 @pytest.fixture
@@ -94,6 +95,24 @@ def test_a_file_that_is_another_one_now_stays_a_code_block(folder: Path, change:
     expected = text if change == "elsewhere" else text.partition("\n\nsrc/deep.md:")[0]
     typed = detach_files(text, folder / "src" if change == "elsewhere" else folder)
     assert typed == expected + ("" if change == "elsewhere" else " @src/deep.md")
+
+
+@pytest.mark.parametrize("became", ["folder", "binary"])
+def test_a_word_that_cannot_be_attached_any_more_leaves_the_message_as_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, became: str
+) -> None:
+    monkeypatch.chdir(folder)
+    text, _ = attach_files("Ask @late about @main.py", folder)
+    assert isinstance(text, str)
+    (folder / "cat.png").write_bytes(CAT)
+    message, _ = attach_files("Ask @late about @main.py and @cat.png", folder)
+    if became == "folder":
+        (folder / "late").mkdir()
+    else:
+        (folder / "late").write_bytes(b"\0\1")
+    assert detach_files(text, folder) == text == recalled(text)
+    turn = as_turn(message, "user")
+    assert typed_message(turn) == turn.content.replace("[cat.png 64 x 48]", "@cat.png")
 
 
 @pytest.mark.parametrize(
