@@ -5,12 +5,13 @@ A file is named `@notes.txt`, `@~/notes.txt` or `@"my notes.txt"`, but not betwe
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import chain, count, groupby
 from pathlib import Path
 from typing import Any
 
-from localspec.conversation.media_spans import Content, media_part, replaced
+from localspec.conversation.media_spans import Content, MediaSpan, media_part, replaced
 from localspec.conversation.turns import Turn
 from localspec.errors import InvalidValueError
 from localspec.utils.format import format_bytes, printable
@@ -21,8 +22,8 @@ from localspec.utils.text_file import SAVE_IT, decode_text, is_utf_16, undecodab
 from localspec_tui.slash_commands import as_message
 
 MAX_BYTES = 256 * 1024
-# The contents of files by the names that a message has for them.
-Files = Mapping[str, bytes]
+# The images and sounds that a message has, by the names that stand for them.
+Files = Mapping[str, MediaSpan]
 _NONE: Files = {}
 
 # Code, or an @ that begins a word.
@@ -35,8 +36,11 @@ _AFTER_WORDS = ".,;:!?)]}"
 _END_OF_WORD = re.compile(r"[.,;:!?)\]}]*(?:\s|\Z)")
 _GAP = re.compile(r"[ \t]*\n+|[ \t]+")
 _NEEDS_QUOTES = re.compile(r"""[\s"'`]|[.,;:!?)\]}]\Z""")
+# Letters that a text box does not keep: control characters, lone surrogates and ends of lines.
+_NOT_TYPED = {"Cc", "Cs", "Zl", "Zp"}
 # Of the first bytes of an image or a sound one is zero.
 _HEAD = 4096
+_SPACE = re.compile(r"\s")
 _FENCES = re.compile(r"`{3,}")
 # A shorter word is like too many names. In letters.
 _LEAST_SIMILAR = 4
@@ -51,10 +55,10 @@ _FILE_NAME = re.compile(r"[^()]*(?:[/\\][^()]*|\.\w{1,5})")
 def attach_files(text: str, folder: Path, known: Files = _NONE) -> tuple[Content, list[str]]:
     """Replace each file name in a message by a code block with the file.
 
-    folder: base of relative paths. known: images and sounds that the message has, by the names of
-    their files, which may have changed. A word after @ that is no existing path stays. Returns the
-    new message and the file names as they were typed; with an image or a sound it is a list of
-    parts. Raises InvalidValueError for a path that is none of these files, or is too large.
+    folder: base of relative paths. known: images and sounds that the message has; their files may
+    have changed. A word after @ that is no existing path stays. Returns the new message and the
+    file names as they were typed; with an image or a sound it is a list of parts. Raises
+    InvalidValueError for a path that is none of these files, or is too large.
     """
     parts: list[str | Mapping[str, Any]] = []
     names: list[str] = []
@@ -120,40 +124,60 @@ def with_names(content: str, media: Iterable[tuple[int, int, str]]) -> str:
     for start, end, name in media:
         shown = content[start:end]
         ends = shown[-1:].isspace() or _END_OF_WORD.match(content, end)
-        written = written_name(name, quoted=not ends)
-        if name and written and shown.strip():
+        if name and shown.strip():
+            written = _quoted(_typeable(name), always=not ends)
             named.append((start, end, shown.replace(shown.strip(), f"@{written}")))
     return replaced(content, named)
 
 
 def typed_message(turn: Turn) -> str:
     """A turn of the user with the names of its files, as they were typed."""
-    named = ((span.start, span.end, span.name) for span in turn.media)
-    return detach_files(with_names(turn.content, named), Path(), files_of(turn))
+    files = files_of(turn)
+    named = ((span.start, span.end, _name_in(files, span)) for span in turn.media)
+    return detach_files(with_names(turn.content, named), Path(), files)
 
 
 def with_images_of(turn: Turn, text: str) -> str:
     """Another text of a turn behind the names of its images and sounds, unless it names some."""
-    names = dict.fromkeys(filter(None, (written_name(span.name) for span in turn.media)))
-    message, _ = attach_files(text, Path(), files_of(turn))
-    if not names or not isinstance(message, str):
+    files = files_of(turn)
+    message, _ = attach_files(text, Path(), files)
+    if not files or not isinstance(message, str):
         return text
-    return " ".join((*(f"@{name}" for name in names), as_message(text)))
+    return " ".join((*(f"@{_quoted(name)}" for name in files), as_message(text)))
 
 
 def files_of(turn: Turn | None) -> Files:
-    """The images and sounds of a turn by the names of their files."""
-    return {span.name: span.data for span in turn.media} if turn else _NONE
+    """The images and sounds of a turn, each by a name that can be typed and is no other's."""
+    files: dict[str, MediaSpan] = {}
+    for span in turn.media if turn else ():
+        files.setdefault(_name_in(files, span), span)
+    return files
 
 
-def written_name(path: str, *, quoted: bool = False) -> str | None:
-    """A path as it is written after @; None for one that cannot be. quoted: in any case."""
-    if not path.isprintable():
-        return None
-    if not quoted and not _NEEDS_QUOTES.search(path):
-        return path
-    quote = next((each for each in "\"'" if each not in path), None)
-    return quote and f"{quote}{path}{quote}"
+def _name_in(files: Files, span: MediaSpan) -> str:
+    """The name of an image or a sound among others; those that have the same get numbers."""
+    name = _typeable(span.name or ("sound" if is_sound(span.data) else "image"))
+    numbered = chain([name], (f"{name} {number}" for number in count(2)))
+    others = {each for each, at in files.items() if (at.name, at.key) != (span.name, span.key)}
+    return next(each for each in numbered if each not in others)
+
+
+def written_name(path: str) -> str | None:
+    """A path as it is written after @; None for one that cannot be typed."""
+    return _quoted(path) if path == _typeable(path) else None
+
+
+def _quoted(name: str, *, always: bool = False) -> str:
+    if not always and not _NEEDS_QUOTES.search(name):
+        return name
+    quote = "'" if '"' in name else '"'
+    return f"{quote}{name}{quote}"
+
+
+def _typeable(name: str) -> str:
+    """A name with other letters for those that cannot be typed after @."""
+    typed = "".join("?" if unicodedata.category(each) in _NOT_TYPED else each for each in name)
+    return typed.replace('"', "'") if '"' in typed and "'" in typed else typed
 
 
 def missing_file(text: str, folder: Path, known: Files = _NONE) -> str | None:
@@ -217,7 +241,7 @@ def complete_path(prefix: str, folder: Path) -> Iterator[str]:
         for name in names
         if name.casefold().startswith(beginning)
         and (begun.startswith(".") or not name.startswith("."))
-        and name.isprintable()
+        and name == _typeable(name)
     ]
     for name in sorted(fitting, key=str.casefold):
         is_folder = os.path.isdir(parent_path / name)
@@ -264,8 +288,8 @@ def _attached(name: str, folder: Path, known: Files) -> str | Mapping[str, Any]:
 
     Raises InvalidValueError.
     """
-    if (data := known.get(name)) is not None:
-        return media_part(name, data)
+    if span := known.get(name):
+        return span.part
     data = _contents(name, _path(name, folder))
     if not _is_media(data):
         return _block(name, data)
@@ -334,6 +358,6 @@ def _error(name: str, what: str, way_out: str) -> InvalidValueError:
 def _completed(path: str, *, is_folder: bool, quoted: bool) -> str:
     if is_folder:
         path += "/"
-    if not quoted and " " not in path:
+    if not quoted and not _SPACE.search(path):
         return path
     return f'"{path}' if is_folder else f'"{path}"'

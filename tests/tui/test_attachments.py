@@ -231,10 +231,52 @@ def test_names_that_need_quotes_come_back(folder: Path) -> None:
         assert attach_files(typed, folder, files_of(turn))[0] == [said("a"), image(name)]
 
 
-@pytest.mark.parametrize("name", ["", "a\n.png", "a\"'.png"])
-def test_names_that_cannot_be_typed_leave_what_was_shown(name: str) -> None:
-    turn = as_turn([said("a"), image(name)], "user")
-    assert typed_message(turn) == turn.content
+@pytest.mark.parametrize(
+    ("names", "typed"),
+    [
+        ([""], "a @image"),
+        (["a\n.png"], "a @a?.png"),
+        (["a\"'.png"], "a @\"a''.png\""),
+        (["a\udc80.png", "a\x1b.png"], 'a @a?.png @"a?.png 2"'),
+        (["PM\u202f1.png"], 'a @"PM\u202f1.png"'),
+    ],
+)
+def test_every_image_of_a_turn_can_be_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], typed: str
+) -> None:
+    monkeypatch.chdir(folder)
+    message = [said("a"), *map(image, names)]
+    turn = as_turn(message, "user")
+    assert typed_message(turn) == typed
+    assert attach_files(typed, folder, files_of(turn))[0] == message
+    kept = with_images_of(turn, "b")
+    assert attach_files(kept, folder, files_of(turn))[0] == [*message[1:], said("b")]
+
+
+def test_images_of_one_name_are_told_apart(folder: Path) -> None:
+    dog = picture(seed=9)
+    message = [image(), said("is not"), image(data=dog), said("but"), image()]
+    turn = as_turn(message, "user")
+    assert typed_message(turn) == '@cat.png is not @"cat.png 2" but @cat.png'
+    assert attach_files(typed_message(turn), folder, files_of(turn))[0] == message
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(names=st.lists(st.text(st.characters(exclude_categories=())), min_size=1, max_size=3))
+def test_images_of_any_names_come_back(folder: Path, names: list[str]) -> None:
+    message = [said("a"), *(image(name) for name in names)]
+    turn = as_turn(message, "user")
+    assert attach_files(typed_message(turn), folder, files_of(turn))[0] == message
+
+
+def test_names_with_the_spaces_of_screenshots_are_completed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    for name in ("Shot\u202fPM.png", "Shot\x1bPM.png"):
+        (folder / name).write_bytes(CAT)
+    assert [*complete_path("Shot", folder)] == ['"Shot\u202fPM.png"']
+    assert completion('Read @"Shot') == '\u202fPM.png"'
 
 
 def test_another_text_of_a_turn_keeps_its_images(folder: Path) -> None:

@@ -198,6 +198,26 @@ def test_dropped_files_and_odd_names(folder: Path, loads: Any) -> None:
     asyncio.run(body())
 
 
+def test_a_screenshot_of_a_mac_is_dropped_and_edited(folder: Path, loads: Any) -> None:
+    name = "Screenshot at 1.02.03\u202fPM.png"
+    (folder / name).write_bytes(CAT)
+
+    async def body() -> None:
+        async with chat_in(folder, loads) as chat:
+            chat.app.post_message(events.Paste(f"{folder}/{name}".replace(" ", "\\ ")))
+            await chat.until(lambda: chat.screen.composer.text == f'@"{folder}/{name}" ')
+            await chat.ask(f"{chat.screen.composer.text}What?")
+            assert media(chat)[0] == [CAT]
+            await chat.press("shift+tab", "up", "e")
+            assert chat.screen.composer.text == f'@"{folder}/{name}" What?'
+            await chat.ask(f"{chat.screen.composer.text} And?")
+            assert media(chat)[0] == [CAT] and chat.contents[0].endswith("What? And?")
+            await chat.ask("/edit Why?")
+            assert media(chat)[0] == [CAT] and chat.contents[0].endswith("Why?")
+
+    asyncio.run(body())
+
+
 def test_the_size_of_a_message_says_that_files_are_not_counted(folder: Path, loads: Any) -> None:
     async def body() -> None:
         async with chat_in(folder, loads) as chat:

@@ -35,6 +35,17 @@ def test_paths_are_attachments(folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="its shells have other quotes")
+def test_screenshots_with_their_own_spaces_are_attachments(folder: Path) -> None:
+    (folder / "Shot 1.02\u202fPM.md").write_text("x\n")
+    escaped = f"{folder}/Shot\\ 1.02\u202fPM.md"
+    text = as_attachments(escaped, folder)
+    assert text == f'@"{folder}/Shot 1.02\u202fPM.md"'
+    assert attach_files(text, folder)[1] == [f"{folder}/Shot 1.02\u202fPM.md"]
+    (folder / "a\x1b.md").write_text("x\n")
+    assert as_attachments(f"{folder}/a\x1b.md", folder) is None
+
+
+@pytest.mark.skipif(os.name == "nt", reason="its shells have other quotes")
 def test_paths_are_quoted_as_in_a_shell(folder: Path) -> None:
     escaped = str(folder / "my notes.txt").replace(" ", "\\ ")
     assert as_attachments(f"{escaped} {folder}/main.py ", folder) == (
