@@ -68,10 +68,10 @@ class Transcript:
     def fingerprint(self, turns: Iterable[Turn]) -> str:
         """Tells the template, and the rotations, from others; also where there is none.
 
-        It tells, too, whether some images of these turns are not read.
+        It tells, too, which images of these turns are not read.
         """
         told = (self.template or "") + (f"\0{self._rotations}" if self._rotations else "")
-        told += "\0unread" if any(map(self._unread, turns)) else ""
+        told += "".join(f"\0{span.key}" for turn in turns for span in self._unread(turn))
         return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
 
     def require_reads(self, turn: Turn) -> None:

@@ -67,8 +67,8 @@ class Window:
 
     @property
     def template_fingerprint(self) -> str:
-        """Tells how the turns become a prompt; see `Transcript.fingerprint`."""
-        return self.transcript.fingerprint(self.seen)
+        """Tells how the turns become a prompt, dropped ones, too; see `Transcript.fingerprint`."""
+        return self.transcript.fingerprint(self.turns)
 
     @cached_property
     def thinking(self) -> bool:

@@ -56,7 +56,7 @@ def lonely(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each image had that was encoded."""
-    library, found = media._mtmd(), list[int]()
+    library, found = media.mtmd_library(), list[int]()
     encode = library.mtmd_encode_chunk
 
     def counted(handle: Any, chunk: Any) -> Any:
@@ -242,6 +242,28 @@ def test_a_model_without_a_projector_refuses_new_images_and_reads_names_of_old_o
         session.send("d", max_tokens=2).result()
         assert session.continue_answer(max_tokens=2).result()
         assert session.turns[0].media
+
+
+def test_an_answer_goes_on_where_the_image_that_was_not_read_is_dropped(
+    engine: Engine, lonely: Path
+) -> None:
+    with Session(engine, **OPTIONS) as seeing:
+        seeing.send([image(), said("a")], max_tokens=40).result()
+        conversation = seeing.conversation
+    with (
+        localspec.load(lonely, draft="none", **{**LOAD, "context": 256}) as blind,
+        Session(blind, conversation=conversation, **OPTIONS) as session,
+    ):
+        session.send("go on", max_tokens=400).result()
+        assert session.turns[-1].stop_reason == "context"
+        session.when_full = "drop"
+        answer = session.continue_answer(max_tokens=5)
+        assert any(isinstance(event, Dropped) for event in answer)
+        session.continue_answer(max_tokens=5).result()
+        # Another image would be another text.
+        [span] = session.turns[0].media
+        session.turns[0].media = (MediaSpan(span.start, span.end, span.name, DOG),)
+        refused(session.continue_answer, session, "where other images were read")
 
 
 def test_a_switch_of_models_leaves_and_brings_back_images(engine: Engine, lonely: Path) -> None:
