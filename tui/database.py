@@ -91,6 +91,9 @@ class Database:
         """
         with self.writing() as connection:
             connection.execute("DELETE FROM session")
+            # Damaged rows are of no session.
+            connection.execute("DELETE FROM media")
+            connection.execute("DELETE FROM media_file")
             search_index.forget_deleted(connection)
         with self.reading() as connection:
             connection.execute("VACUUM")

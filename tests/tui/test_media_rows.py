@@ -69,9 +69,19 @@ def test_a_file_goes_with_the_last_conversation_that_has_it(archive: Archive, fi
     assert files(file) == 0 and query(file, "SELECT * FROM media") == []
 
 
-def test_what_is_deleted_leaves_nothing_on_the_disk(archive: Archive, file: Path) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [None, "UPDATE media SET file = 'x'", "UPDATE media SET turn = 99", "DELETE FROM media_file"],
+)
+def test_what_is_deleted_leaves_nothing_on_the_disk(
+    archive: Archive, file: Path, damage: str | None
+) -> None:
     save(archive, question(("cat.png", CAT)))
+    if damage:
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+            connection.execute(damage)
     archive.delete_all()
+    assert files(file) == 0 and query(file, "SELECT * FROM media") == []
     archive.close()
     assert CAT[60:120] not in file.read_bytes()
 
