@@ -324,11 +324,12 @@ def _contents(name: str, path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
-            if _is_media(data):
+            if _is_binary(data):
+                # The size of a JPEG may stand behind much else.
                 data += file.read(MOST_BYTES + 1 - len(data))
     except OSError as error:
         raise _error(name, f"cannot be read ({error.strerror})", "check its permissions") from error
-    if len(data) > MOST_BYTES:
+    if len(data) > MOST_BYTES and _is_media(data):
         raise _error(name, f"has more than {format_bytes(MOST_BYTES)}", "make it smaller")
     return data
 

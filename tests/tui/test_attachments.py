@@ -303,6 +303,18 @@ def test_images_that_cannot_be_read_are_refused(
     assert refused("@cat.png", folder).startswith("@cat.png has more than 262.2 kB; make it small")
 
 
+def test_a_photo_whose_size_stands_behind_much_else_is_an_image(folder: Path) -> None:
+    def segment(marker: int, data: bytes) -> bytes:
+        return bytes([0xFF, marker]) + (len(data) + 2).to_bytes(2, "big") + data
+
+    frame = bytes([8, 0, 48, 0, 64, 3]) + bytes(9)
+    more = segment(0xE1, b"http://ns.adobe.com/xmp/extension/\0" + b"a" * 60_000)
+    photo = b"\xff\xd8" + more * 5 + segment(0xC0, frame) + segment(0xDA, bytes(10)) + b"\xff\xd9"
+    assert photo.index(frame) > MAX_BYTES
+    (folder / "cat.png").write_bytes(photo)
+    assert attach_files("@cat.png", folder)[0] == [image(data=photo)]
+
+
 @pytest.mark.parametrize(
     "text", ["BM is how the name of a car begins", "ID3 is a tag", "\ufeffcaf\u00e9"]
 )
