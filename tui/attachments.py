@@ -7,6 +7,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain, count, groupby
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,17 @@ def unattached_word(text: str, folder: Path, known: Files = _NONE) -> str | None
     Those are mostly code, whose decorators look the same. known: as of `attach_files`.
     """
     return None if "\n" in text else next((name for name, _ in _missing(text, folder, known)), None)
+
+
+def changed_file(text: str, folder: Path, known: Files) -> str | None:
+    """Return the first name of a known image in a text whose file is another one now, or None."""
+    for match in _CODE_OR_WORD.finditer(text):
+        name = _existing_path(match, folder, known)
+        if name and (span := known.get(name)) and name == span.name:
+            with suppress(InvalidValueError, OSError):
+                if _contents(name, _path(name, folder)) != span.data:
+                    return name
+    return None
 
 
 def similar_file(name: str, folder: Path) -> str | None:

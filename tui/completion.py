@@ -6,10 +6,12 @@ from pathlib import Path
 from localspec.utils.format import printable
 from localspec_tui.attachments import (
     Files,
+    changed_file,
     complete_path,
     missing_file,
     similar_file,
     unattached_word,
+    written_name,
 )
 from localspec_tui.slash_commands import complete_command, is_command
 
@@ -44,8 +46,14 @@ def objection(text: str, known: Files) -> str | None:
 def remark(text: str, known: Files) -> str | None:
     """Return which word after @ attaches nothing to a message that is sent, in a line, or None.
 
-    known: as of `attach_files`.
+    Or which one is an image of the message whose file has changed. known: as of `attach_files`.
     """
+    if changed := changed_file(text, Path(), known):
+        now = written_name(os.path.join(os.path.dirname(changed), ".", os.path.basename(changed)))
+        return (
+            f"{printable(changed)} has changed on the disk: the message keeps it as it was sent, "
+            f"and @{now} is the file as it is now"
+        )
     word = unattached_word(text, Path(), known)
     return word and f"{_no_file(word)}; @{printable(word)} is sent as a word"
 

@@ -29,8 +29,9 @@ class Outbox:
         self.queued: deque[str] = deque()
         self.held: str | None = None
         self._screen = screen
-        # The turn that the text in flight replaces, if it does.
+        # The turn that the text in flight replaces, if it does, and what is to be said of the text.
         self._edited: Turn | None = None
+        self._remark: str | None = None
 
     @property
     def unsent(self) -> list[str]:
@@ -94,6 +95,12 @@ class Outbox:
         self._show()
         return count
 
+    def note_remark(self) -> None:
+        """Say what there is to say of the message that has come into the conversation."""
+        line, self._remark = self._remark, None
+        if line:
+            self._screen.view.note(line)
+
     def refuse(self, problem: str) -> None:
         """Take back the message that the engine refused. problem: why it did.
 
@@ -132,8 +139,7 @@ class Outbox:
         except InvalidValueError as error:
             self.refuse(str(error))
             return
-        if line := remark(text, known):
-            self._screen.view.note(line)
+        self._remark = remark(text, known)
         if edited is None:
             engine_thread.send(message)
         else:

@@ -19,6 +19,10 @@ CAT, DOG = picture(64, 48, seed=1), picture(40, 70, seed=2)
 OPTIONS = {"max_tokens": 8, "seed": 3, "temperature": 0.9, "ignore_eos": True}
 RUNTIME = {"context": 300, "threads": 1, "kv_type": "f32", "flash_attention": False}
 CHIP = "[cat.png 64 x 48]"
+CHANGED = (
+    "cat.png has changed on the disk: the message keeps it as it was sent, and @./cat.png is the "
+    "file as it is now"
+)
 
 
 @pytest.fixture
@@ -108,6 +112,14 @@ def test_an_edit_keeps_the_image_also_of_a_file_that_is_gone(folder: Path, loads
             await chat.wait_idle()
             await chat.ask("/edit only words")
             assert chat.contents[0] == f"{CHIP} only words" and media(chat)[0] == [CAT]
+            assert not any("on the disk" in note for note in chat.notes)
+            (folder / "cat.png").write_bytes(DOG)
+            await chat.ask("/edit And @cat.png now?")
+            assert media(chat)[0] == [CAT] and CHANGED in chat.notes
+            await chat.ask("/edit And @./cat.png now?")
+            assert media(chat)[0] == [DOG]
+            assert CHANGED not in chat.notes
+            (folder / "cat.png").unlink()
             await chat.press("shift+tab", "up", "e")
             await chat.ask("no image")
             assert chat.contents[0] == "no image" and media(chat)[0] == []
@@ -229,6 +241,14 @@ def test_the_size_of_a_message_says_that_files_are_not_counted(folder: Path, loa
 
 
 # The chat without a screen.
+
+
+def test_a_plain_chat_says_that_a_file_has_changed(chat: Chat, folder: Path, loads: Any) -> None:
+    chat(loads, "What? @cat.png\n", **options(folder))
+    (folder / "cat.png").write_bytes(DOG)
+    done = chat(loads, "/edit And @cat.png now?\n", latest=True, **options(folder))
+    assert f"({CHANGED})" in done.notes.replace("\n", " ")
+    assert [span.data for span in done.turns[0].media] == [CAT]
 
 
 def test_a_plain_chat_reads_images(chat: Chat, folder: Path, loads: Any, tmp_path: Path) -> None:

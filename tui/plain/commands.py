@@ -9,7 +9,7 @@ from localspec.errors import InvalidValueError
 from localspec.utils.format import ago
 from localspec_tui.attachments import attach_files, files_of
 from localspec_tui.chat_commands import ChatCommands
-from localspec_tui.completion import objection
+from localspec_tui.completion import objection, remark
 from localspec_tui.editor import edit
 from localspec_tui.labels import messages_text
 from localspec_tui.message_history import recalled_turn
@@ -93,7 +93,10 @@ class PlainCommands(ChatCommands):
             engine_thread.edit_answer(number, text)
         else:
             text = text or self._edited(recalled_turn(turn), "/edit", "your last message")
-            engine_thread.edit(number, message_of(text, turn))
+            message = message_of(text, turn)
+            if line := remark(text, files_of(turn)):
+                self.note(line)
+            engine_thread.edit(number, message)
 
     def _edited(self, text: str, command: str, what: str) -> str:
         """A text as the user leaves it in an editor. Raises InvalidValueError without one."""
