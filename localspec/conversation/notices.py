@@ -6,7 +6,10 @@ from localspec.engine.slots import Slots
 
 _MERGED = "the model's template refuses these turns: some are joined into one"
 
-_UNREAD = "{} does not read all images and sounds of this conversation: it reads {} and the like"
+_UNREAD = (
+    "{} cannot see or hear the files of this conversation; in their place it reads their names, "
+    "such as {}"
+)
 
 
 class Notices:
@@ -21,7 +24,9 @@ class Notices:
         loaded, failures = self._slot.loaded, self._slots.failures
         merged = _MERGED if transcript.merged else None
         unread = transcript.unread and _UNREAD.format(transcript.model.path.name, transcript.unread)
-        lines = (merged, unread, loaded.apart, loaded.threads_note, loaded.drafters.lost, failures)
+        projector = self._slot.target.model.projector
+        own = loaded.apart, loaded.threads_note, projector and projector.note, loaded.drafters.lost
+        lines = (merged, unread, *own, failures)
         new = [line for line in lines if line and line not in self._told]
         self._told.update(new)
         return new

@@ -134,12 +134,15 @@ class Session(Closing):
         Raises InvalidValueError, and leaves the conversation as it was, if the text is empty, does
         not fit the context, is refused by the chat template, or the model reads no images.
         """
-        turn = as_turn(text, role)
+        return self._send(as_turn(text, role), options)
+
+    def _send(self, turn: Turn, options: GenerationOptions, before: Turn | None = None) -> Answer:
+        """Add a message, in place of the one before, and return its answer."""
         self._end_answer()
         self.conversation.add(turn)
         try:
             with self._slot.lock:
-                self._transcript.require_reads(turn)
+                self._transcript.require_reads(turn, before)
             return self._ask(options)
         except BaseException:
             self.conversation.remove(turn)
@@ -162,7 +165,8 @@ class Session(Closing):
     def edit(self, number: int, text: Content, **options: Unpack[GenerationOptions]) -> Answer:
         """Replace the question with this number in `turns`, from 0, and return the new answer.
 
-        text: as of `send`. The old question and all turns after it stay as another branch.
+        text: as of `send`; images that the old question has may be unread. The old question and all
+        turns after it stay as another branch.
         """
         self._end_answer()
         turn = self.conversation.turn(number)
@@ -171,7 +175,7 @@ class Session(Closing):
         last = self.conversation.last
         self.conversation.back_to(turn.before)
         try:
-            return self.send(text, role=turn.role, **options)
+            return self._send(as_turn(text, turn.role), options, turn)
         except BaseException:
             self.conversation.back_to(last)
             raise

@@ -74,9 +74,15 @@ class Transcript:
         told += "".join(f"\0{span.key}" for turn in turns for span in self._unread(turn))
         return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
 
-    def require_reads(self, turn: Turn) -> None:
-        """Raise InvalidValueError for a turn with an image or a sound that is not read."""
+    def require_reads(self, turn: Turn, before: Turn | None = None) -> None:
+        """Raise InvalidValueError for a turn with an image or a sound that is not read.
+
+        before: the turn that it replaces, which may have images that are not read.
+        """
+        known = {span.key for span in self._unread(before)} if before else ()
         for span in turn.media:
+            if span.key in known:
+                continue
             if self.template is None:
                 raise InvalidValueError(only_for_chats(self.model))
             try:

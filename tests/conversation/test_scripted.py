@@ -259,11 +259,12 @@ def test_what_is_new_about_the_models_is_said_once() -> None:
     with session_of(script) as session:
         loaded: Any = session._slot.loaded
         loaded.threads_note, loaded.drafters.lost = "fewer threads", "a drafter is lost"
+        session._slot.target.model.projector = SimpleNamespace(note="images take longer")
 
         def lines() -> list[str]:
             return [each.line for each in session.send("a") if isinstance(each, Notice)]
 
-        assert lines() == ["fewer threads", "a drafter is lost"]
+        assert lines() == ["fewer threads", "images take longer", "a drafter is lost"]
         assert lines() == []
         late = []
         for event in session.send("a"):

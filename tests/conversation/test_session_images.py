@@ -228,13 +228,13 @@ def test_a_model_without_a_projector_refuses_new_images_and_reads_names_of_old_o
         Session(blind, conversation=conversation, **OPTIONS) as session,
     ):
         refused(lambda: session.send(parts), session, told)
-        refused(lambda: session.edit(0, parts), session, told)
+        refused(lambda: session.edit(0, [image(DOG, "dog.png"), said("a")]), session, told)
         refused(session.continue_answer, session, "other images were read; load .*--|mmproj")
         answer = session.send("b")
         [line] = notices(answer)
         assert line == (
-            "lonely.gguf does not read all images and sounds of this conversation: it reads "
-            "[cat.png 64 x 48] and the like"
+            "lonely.gguf cannot see or hear the files of this conversation; in their place it "
+            "reads their names, such as [cat.png 64 x 48]"
         )
         assert not has_media(session.written.tokens)
         assert "[cat.png 64 x 48] a" in session.written.text
@@ -242,6 +242,9 @@ def test_a_model_without_a_projector_refuses_new_images_and_reads_names_of_old_o
         session.send("d", max_tokens=2).result()
         assert session.continue_answer(max_tokens=2).result()
         assert session.turns[0].media
+        # An edit keeps what was there, unread as before.
+        session.edit(0, [image(name="cat.png"), said("e")]).result()
+        assert "[cat.png 64 x 48] e" in session.written.text and session.turns[0].media
 
 
 def test_an_answer_goes_on_where_the_image_that_was_not_read_is_dropped(

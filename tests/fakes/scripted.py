@@ -151,6 +151,7 @@ class ScriptedModel:
     n_ctx_train = 32_768
     rotates = True
     bos = eos = -1
+    projector: Any = None
 
     def __init__(self, path: Path, template: str | None) -> None:
         self.path = path

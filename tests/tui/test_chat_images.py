@@ -183,7 +183,7 @@ def test_a_model_without_a_projector_goes_on_with_names(folder: Path, loads: Any
             await chat.ask("What is this? @cat.png")
             await chat.ask(f"/model {folder.parent}/blind/blind.gguf")
             await chat.ask("Why?")
-            line = "blind.gguf does not read all images and sounds of this conversation"
+            line = "blind.gguf cannot see or hear the files of this conversation; in their place it"
             assert any(note.startswith(line) for note in chat.notes)
             assert media(chat) == [[CAT], [], [], []]
             await chat.ask(f"/model {folder.parent}/models/seeing.gguf")
@@ -277,6 +277,16 @@ def test_a_plain_chat_without_a_projector(chat: Chat, folder: Path, loads: Any) 
     assert done.turns[0].media
 
 
+def test_an_edit_keeps_an_image_that_is_not_read(chat: Chat, folder: Path, loads: Any) -> None:
+    chat(loads, "a @cat.png\n", **options(folder))
+    blind = options(folder, "blind/blind.gguf")
+    done = chat(loads, "/edit And now?\n", latest=True, **blind)
+    assert done.turns[0].content == f"{CHIP} And now?" and done.turns[0].media
+    assert "in their place it reads their names" in done.notes and done.code == 0
+    done = chat(loads, "/edit And @./cat.png?\n/edit @a.wav?\n", latest=True, **blind)
+    assert "[a.wav 1 s]: blind.gguf reads texts only" in done.notes and done.code == 2
+
+
 def test_a_conversation_goes_on_with_the_file_that_was_named(
     chat: Chat, folder: Path, loads: Any, tmp_path: Path
 ) -> None:
@@ -284,7 +294,7 @@ def test_a_conversation_goes_on_with_the_file_that_was_named(
     shutil.copy(tiny_projector("llama"), path)
     blind = options(folder, "blind/blind.gguf")
     assert chat(loads, "a @cat.png\n", **blind, mmproj=str(path)).turns[0].media
-    unread = "does not read all images and sounds"
+    unread = "cannot see or hear the files of this conversation"
     done = chat(loads, "b\n", latest=True, **{**blind, "model": None})
     assert f"(--mmproj {path}, as this conversation was begun)" in done.notes
     assert unread not in done.notes
