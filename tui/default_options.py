@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-from localspec.models.projectors import NO_PROJECTOR
 from localspec_tui.archive import Archive
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.preferences import Preferences
@@ -53,7 +52,7 @@ def _as_begun(options: LaunchOptions, kept: SessionSettings) -> LaunchOptions:
 def _with_projector(options: LaunchOptions, kept: SessionSettings) -> LaunchOptions:
     if options.mmproj or not kept.mmproj:
         return options
-    if kept.mmproj != NO_PROJECTOR and not Path(kept.mmproj).is_file():
+    if not Path(kept.mmproj).is_file():
         return _noted(options, gone(kept.mmproj))
     note = f"--mmproj {kept.mmproj}, as this conversation was begun"
     return _noted(replace(options, mmproj=kept.mmproj), note)

@@ -11,6 +11,7 @@ from localspec.errors import LocalspecError
 from localspec.generation_config import GenerationConfig
 from localspec.loading.config import RuntimeConfig
 from localspec.models.locate import locate
+from localspec.models.projectors import NO_PROJECTOR
 from localspec.utils.option_names import typed_name
 from localspec_tui.labels import model_label
 from localspec_tui.row_values import UNREADABLE, text_or
@@ -70,7 +71,8 @@ class SessionSettings:
                 "session_options": dict(self.session_options),
                 "chat_template": self.chat_template,
                 "runtime": dict(self.runtime),
-                "mmproj": self.mmproj,
+                # Images are switched off for now only.
+                "mmproj": None if self.mmproj == NO_PROJECTOR else self.mmproj,
             }
         )
 

@@ -93,10 +93,11 @@ def only_for_chats(model: "Model") -> str:
 
 def no_projector(model: "Model") -> str:
     """What to do for a model that reads texts only."""
-    return (
-        f"{model.path.name} reads texts only: there is no mmproj file beside it; if one was made "
-        f"for it, name it with {option('mmproj')}"
+    why = model.no_projector or (
+        "there is no mmproj file beside it; if one was made for it, name it with "
+        f"{option('mmproj')}"
     )
+    return f"{model.path.name} reads texts only: {why}"
 
 
 def without_marks(text: str) -> str:

@@ -73,6 +73,7 @@ class Model(Closing):
     to the whole text. thread: that computes its passes beside those of other models; None: see
     compute_thread. is_unlocked: whether the system refuses to keep it in memory, as the mode asks.
     projector: reads images and sounds for it; None: it reads texts only. It is closed with it.
+    no_projector: why a file beside it is not its projector; None where there is no such file.
 
     Raises ModelLoadError, InvalidValueError for a device that is not here, and WorkerError if a
     worker cannot be used.
@@ -93,6 +94,7 @@ class Model(Closing):
         self._given_template = chat_template
         self.thread: OwnThread | None = None
         self.projector: MediaReader | None = None
+        self.no_projector: str | None = None
         self._handle: Any = None
         # Held while another thread reads the vocabulary.
         self._counting = threading.Lock()

@@ -20,8 +20,9 @@ from localspec.memory.projector_memory import projector_bytes
 from localspec.memory.request import MemoryPlan, ProjectorRoom
 from localspec.models import registry
 from localspec.models.locate import beginning_note, locate
-from localspec.models.projectors import find_projector
+from localspec.models.projectors import NO_PROJECTOR, find_projector
 from localspec.utils.format import counted
+from localspec.utils.option_names import option
 
 _REPRODUCIBLE = (
     "the passes of several texts are computed one after the other: in one decode, the last digits "
@@ -42,7 +43,7 @@ class PlannedLoad:
 
     facts: of the target. runtime: as asked for, within what the model can. found, plan: as of
     `plan_drafters`. notes: the requests that have no effect, one line each. projector: what reads
-    images for the target; None: nothing.
+    images for the target; None: nothing. no_projector: why the one beside it is left out.
     """
 
     facts: Facts
@@ -51,6 +52,7 @@ class PlannedLoad:
     plan: MemoryPlan
     notes: Sequence[str]
     projector: ProjectorFile | None = None
+    no_projector: str | None = None
 
     @property
     def amounts(self) -> tuple[object, ...]:
@@ -98,7 +100,9 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     rounded += [rounding_note(runtime, "drafter_kv_type")] if found.models else []
     notes = [meant, context_note, *scaled, *useless, rotated, fewer_texts, *rounded]
     notes.append(no_projector)
-    return PlannedLoad(facts, runtime, found, plan, [*filter(None, notes)], projector)
+    if config.mmproj == NO_PROJECTOR:
+        no_projector = f"{option('mmproj')} none switches images off; leave that option out"
+    return PlannedLoad(facts, runtime, found, plan, [*filter(None, notes)], projector, no_projector)
 
 
 def _room(projector: ProjectorFile | None, config: EngineConfig) -> ProjectorRoom | None:

@@ -271,6 +271,7 @@ def _load(
         target = runtime.context_for(weights, facts.header, plan.context)
         undo.callback(target.close)
         runtime, threads_note = fit_threads(target, runtime)
+        weights.no_projector = planned.no_projector
         if planned.projector and weights.projector is None:
             threads, most_rows = runtime.threads_for(weights.size), target.context.chunk
             weights.projector = LazyProjector(
