@@ -1,10 +1,10 @@
 """Message size: how many tokens the text in the box has, and what it leaves of the context."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -115,14 +115,19 @@ class MessageSize:
         if "@" in message and not is_answer:
             try:
                 whole, _ = attach_files(message, Path(), known)
+                texts = whole if isinstance(whole, str) else "\n".join(_texts(whole))
                 # The rows of images are known once they are read.
-                lacks_files = not isinstance(whole, str) or len(whole) > _LONGEST
+                lacks_files = texts is not whole or len(texts) > _LONGEST
+                message = texts if len(texts) <= _LONGEST else message
             except (InvalidValueError, OSError, ValueError):
                 # Sending it says what is wrong.
                 lacks_files = True
-            message = message if lacks_files else str(whole)
         tokens = self._screen.chat.engine_thread.count_tokens(message)
         return None if tokens is None else Counted(tokens, lacks_files)
+
+
+def _texts(parts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    return (part["text"] for part in parts if part["type"] == "text")
 
 
 def size_text(counted: Counted, gauge: Gauge | None) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fakes.event_recorder import TIMEOUT, EventRecorder
 from fakes.pilot import ChatPilot, running_chat
+from fakes.projectors import picture
 from fakes.scripted import Script, ScriptedModel
 
 from localspec.conversation.events import Gauge
@@ -85,6 +86,7 @@ def test_attached_files_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("word " * 400)
     (tmp_path / "data.bin").write_bytes(b"\0" * 9)
+    (tmp_path / f"{'cat' * 50}.png").write_bytes(picture())
 
     async def body() -> None:
         async with running_chat(Script(), tmp_path, size=(100, 24)) as chat:
@@ -95,6 +97,10 @@ def test_attached_files_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert count > 550
             chat.screen.composer.set_text(f"@data.bin {LONG}")
             await chat.until(lambda: label(chat).startswith("53 tokens + files, "))
+            # The model reads no name of an image.
+            chat.screen.composer.set_text(f"@{'cat' * 50}.png {LONG}")
+            count = -(-len(LONG) // 4)
+            await chat.until(lambda: label(chat).startswith(f"{count} tokens + files, "))
 
     asyncio.run(body())
 
