@@ -154,7 +154,8 @@ def text_tokens(text: str, tokenize: Callable[[str], list[int]]) -> list[int]:
         return tokenize(text)
     except UnicodeEncodeError as error:
         raise InvalidValueError(
-            f"the prompt is no valid Unicode: character {error.start} is {text[error.start]!r}"
+            f"the prompt is no valid Unicode: character {error.start} is "
+            f"{error.object[error.start]!r}"
         ) from error
 
 

@@ -284,6 +284,11 @@ def test_a_switch_of_models_leaves_and_brings_back_images(engine: Engine, lonely
         assert session.send([image(DOG), said("b")]).result().content
 
 
+def test_a_letter_that_is_none_is_named_behind_an_image(session: Session) -> None:
+    parts = [said("some words"), image(), said("\ud800")]
+    refused(lambda: session.send(parts), session, r"no valid Unicode: .* is '\\ud800'")
+
+
 def test_models_that_continue_texts_read_none() -> None:
     with load_pycode(draft="none", context=256, threads=1) as raw, Session(raw) as session:
         told = r"images and sounds are for chats, and pycode.* continues a text"
