@@ -51,6 +51,10 @@ def load(
             before = spans[-1].end if spans else 0
             if not (_is_place(start, stop) and before <= start and stop <= len(content)):
                 raise ValueError("damaged")
+            # What is shown in its place; see `media_spans.chip`.
+            shown = content[start:stop].strip()
+            if not (shown.startswith("[") and shown.endswith("]")):
+                raise ValueError("damaged")
         except UNREADABLE:
             lost += 1
             continue

@@ -127,6 +127,8 @@ def test_a_file_of_a_version_without_images_goes_on(file: Path) -> None:
         "UPDATE media_file SET data = 'text'",
         "UPDATE media SET stop = 99",
         "UPDATE media SET start = 50",
+        "UPDATE media SET start = 1",
+        "UPDATE media SET stop = 20",
         "UPDATE media SET start = 0.5",
         "UPDATE media SET stop = 1e300",
         "UPDATE media SET name = x'ff'",
