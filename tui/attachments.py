@@ -29,7 +29,7 @@ _NONE: Files = {}
 
 # Code, or an @ that begins a word.
 _CODE_OR_WORD = re.compile(
-    r"""```.*?(?:```|\Z) | `[^`\n]*`
+    r"""(?P<fence>`{3,}).*?(?:(?P=fence)`*|\Z) | `[^`\n]*`
     | (?<![^\s(\[{]) @ (?: "(?P<double>[^"\n]+)" | '(?P<single>[^'\n]+)' | (?P<bare>\S+) )""",
     re.DOTALL | re.VERBOSE,
 )

@@ -97,6 +97,18 @@ def test_a_file_that_is_another_one_now_stays_a_code_block(folder: Path, change:
     assert typed == expected + ("" if change == "elsewhere" else " @src/deep.md")
 
 
+def test_an_image_stays_one_behind_a_file_with_an_open_block(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "cat.png").write_bytes(CAT)
+    (folder / "open.md").write_text("Begin a block with ```\n")
+    turn = as_turn(attach_files("@open.md @cat.png", folder)[0], "user")
+    (folder / "open.md").unlink()
+    again, _ = attach_files(typed_message(turn), folder, files_of(turn))
+    assert again == [said("open.md:\n````md\nBegin a block with ```\n````"), image()]
+
+
 @pytest.mark.parametrize("became", ["folder", "binary"])
 def test_a_word_that_cannot_be_attached_any_more_leaves_the_message_as_it_is(
     folder: Path, monkeypatch: pytest.MonkeyPatch, became: str
