@@ -17,7 +17,13 @@ from localspec.conversation.media_spans import MediaSpan, replaced
 from localspec.conversation.reasoning import tags_for
 from localspec.conversation.thinking import thinking_switch
 from localspec.conversation.turns import EMPTY, TokenizedText, Turn
-from localspec.engine.media_marks import mark_of, only_for_chats, read_media, reads
+from localspec.engine.media_marks import (
+    mark_of,
+    only_for_chats,
+    read_media,
+    reads,
+    told_without_marks,
+)
 from localspec.engine.prompt import Wording, special_texts, template_tokens, text_tokens
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import Message, mentions, render
@@ -200,15 +206,16 @@ class Transcript:
 
     def _render(self, messages: Sequence[Message]) -> str:
         bos, eos = special_texts(self.model)
-        return render(
-            self.template or "",
-            messages,
-            bos=bos,
-            eos=eos,
-            tools=self._tools,
-            now=self._began,
-            options=self.options,
-        )
+        with told_without_marks():
+            return render(
+                self.template or "",
+                messages,
+                bos=bos,
+                eos=eos,
+                tools=self._tools,
+                now=self._began,
+                options=self.options,
+            )
 
     def _message(self, turn: Turn) -> Message:
         if turn.role != "assistant":

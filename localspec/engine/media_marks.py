@@ -7,7 +7,8 @@ becomes tokens. Nobody can write a mark but this process: it has a secret.
 import re
 from base64 import b64encode
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from secrets import token_hex
 from threading import Lock
@@ -103,6 +104,16 @@ def no_projector(model: "Model") -> str:
 def without_marks(text: str) -> str:
     """A text with words in place of marks, for people."""
     return _MARK.sub("[image]", text)
+
+
+@contextmanager
+def told_without_marks() -> Iterator[None]:
+    """Let what a template says of the messages that it refuses have words in place of marks."""
+    try:
+        yield
+    except InvalidValueError as error:
+        error.args = (without_marks(str(error)),)
+        raise
 
 
 def marks_as_base64(text: str) -> str:

@@ -6,7 +6,7 @@ from operator import index
 from typing import Any, cast
 
 from localspec.engine.chat_messages import as_texts
-from localspec.engine.media_marks import media_tokens, without_marks
+from localspec.engine.media_marks import media_tokens, told_without_marks, without_marks
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.llama.chat_template import Message, render
@@ -30,7 +30,8 @@ class Chat:
         media = model.projector is not None if media is None else media
         messages = as_texts(self.messages, media=media)
         bos, eos = special_texts(model)
-        return render(template, messages, bos=bos, eos=eos, options=self.template_options)
+        with told_without_marks():
+            return render(template, messages, bos=bos, eos=eos, options=self.template_options)
 
 
 # A text to continue, its token ids, or the messages of a chat.

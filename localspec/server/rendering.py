@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from localspec.conversation.thinking import thinking_variables
-from localspec.engine.media_marks import without_marks
+from localspec.engine.media_marks import told_without_marks, without_marks
 from localspec.engine.prompt import special_texts
 from localspec.llama.chat_template import TemplateRefusedError, render
 from localspec.llama.model import Model
@@ -41,7 +41,8 @@ def render_chat(
     def write(level: str | None) -> str:
         rest = {name: value for name, value in options.items() if name != _EFFORT}
         chosen = rest if level is None else {**rest, _EFFORT: level}
-        text = render(template, taken, bos=bos, eos=eos, tools=given, options=chosen)
+        with told_without_marks():
+            text = render(template, taken, bos=bos, eos=eos, tools=given, options=chosen)
         # A conversation may have begun with a model that reads images.
         return text if model.projector else without_marks(text)
 

@@ -284,6 +284,19 @@ def test_a_switch_of_models_leaves_and_brings_back_images(engine: Engine, lonely
         assert session.send([image(DOG), said("b")]).result().content
 
 
+def test_a_template_that_refuses_an_image_shows_no_mark() -> None:
+    template = "{% for m in messages %}{{ raise_exception('no: ' + m.content) }}{% endfor %}"
+    tiny_projector("llama")
+    parts, path = [image(), said("words")], seeing_model("llama")
+    with (
+        localspec.load(path, draft="none", chat_template=template, **LOAD) as engine,
+        Session(engine, **OPTIONS) as session,
+    ):
+        refused(lambda: session.send(parts), session, r"\(no: \[image\]words\);")
+        with pytest.raises(InvalidValueError, match=r"\(no: \[image\]words\);"):
+            engine.stream([{"role": "user", "content": parts}], **OPTIONS)
+
+
 def test_a_letter_that_is_none_is_named_behind_an_image(session: Session) -> None:
     parts = [said("some words"), image(), said("\ud800")]
     refused(lambda: session.send(parts), session, r"no valid Unicode: .* is '\\ud800'")
