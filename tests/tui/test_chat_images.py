@@ -255,6 +255,7 @@ def test_a_plain_chat_reads_images(chat: Chat, folder: Path, loads: Any, tmp_pat
     typed = "What? @cat.png\n/edit what else?\n/regenerate\n/save a.md\nhear @a.wav\n"
     done = chat(loads, typed, **options(folder))
     assert done.turns[0].content == f"{CHIP} what else?"
+    assert done.notes.count(f"(sent with {CHIP})") == 2
     assert [span.data for span in done.turns[0].media] == [CAT]
     assert "a.md; it names images and sounds, and a .json file has them)" in done.notes
     assert "([a.wav 1 s]: a sound was given, and this model hears nothing" in done.notes

@@ -53,6 +53,7 @@ class PlainEventHandler:
             ModelReady: self._model_ready,
             Notice: lambda event: self._printer.note(event.line),
             Piece: self._piece,
+            QuestionAsked: self._question_asked,
             Reading: self._reading,
         }
 
@@ -69,6 +70,10 @@ class PlainEventHandler:
             self.note_archive_problem()
         if handler := self._handlers.get(type(event)):
             handler(event)
+
+    def _question_asked(self, event: QuestionAsked) -> None:
+        if chips := " ".join(span.chip for span in event.turn.media):
+            self._printer.note(f"sent with {chips}")
 
     def save(self, event: EngineEvent) -> None:
         """Save what an event adds to the conversation."""
