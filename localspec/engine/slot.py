@@ -35,7 +35,7 @@ from localspec.speculation.decoder import Decoder
 from localspec.speculation.drafter import HiddenReader
 from localspec.speculation.policy import Policy
 from localspec.stats import Stats
-from localspec.utils.media import has_media, knows_media, words_of
+from localspec.utils.media import has_media, words_of
 from localspec.utils.paths import stat_signature
 
 _NEVER = 2**63
@@ -252,9 +252,6 @@ class Slot:
             if has_media(self.target.tokens):
                 return "texts with images are not saved"
             for cache in self._caches(key):
-                if cache.of_drafter and knows_media(cache.sequence.tokens):  # of an earlier text
-                    store.remove(cache.key)
-                    continue
                 with unless_lost(cache):
                     states = cache.states()
                     if self.target.tokens and not self.target.memory.length:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from localspec.errors import LOST
 from localspec.llama.sequence import KVSequence
-from localspec.llama.state import State
+from localspec.llama.state import NO_STATE, State
+from localspec.utils.media import knows_media
 
 STATE, _MARK = "state", "mark"
 # Of a text's marks no more is saved, beside one.
@@ -42,8 +43,13 @@ class SlotCache:
         return self.of_drafter and self.sequence.model.is_lost
 
     def states(self) -> Mapping[str, State]:
-        """What is saved: the text's state, and its latest marks."""
+        """What is saved: the text's state, and its latest marks.
+
+        Nothing of a drafter's that read beside images, as numbers alone would not tell which.
+        """
         text = self.sequence
+        if self.of_drafter and knows_media(text.tokens):
+            return {STATE: NO_STATE}
         return {STATE: text.state()} | {
             f"{_MARK} {length}": State(tuple(text.tokens[:length]), data)
             for length, data in text.memory.marks.latest(_MOST_MARK_BYTES)

@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-
 from localspec.errors import LocalspecError
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Owner, Rollback
-from localspec.llama.state import State
+from localspec.llama.state import NO_STATE, State
 from localspec.utils.closing import Closing
 from localspec.utils.media import outside_media
 from localspec.utils.tokens import common_prefix
@@ -179,7 +177,7 @@ class CachedText(Closing):
         self.roll_back()
         data = self.memory.copy() if self.memory.length else None
         if data is None:
-            return State((), np.empty(0, np.uint8))
+            return NO_STATE
         return State(tuple(self.tokens[: self.memory.length]), data)
 
     def restore(self, state: State) -> bool:

@@ -23,6 +23,9 @@ class State:
     data: Copy
 
 
+NO_STATE = State((), np.empty(0, np.uint8))
+
+
 def pointer_to(copy: Copy) -> Any:
     """The pointer to a copy's bytes, for the library."""
     return copy.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))

@@ -158,9 +158,13 @@ class Chat(RuleBasedStateMachine):
             depth=DEPTH if self.family in HEADS else None,
         )
         self.sessions.append(self.session)
-        if self.family in HEADS:  # each history has drafts to compare, whatever else is drawn
+        if self.family in HEADS:
             self.session.switch(draft=draft(self.family, "model"))
-            self.send(text, None)
+        if self.family in (
+            *HEADS,
+            *SEEING,
+        ):  # whatever else is drawn, there is something to compare
+            self.send(text, [(0, True)], None)
             self.goes_on_like_a_fresh_process()
         self.switch_to(which)
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from localspec.drafters.eagle3 import Eagle3
 from localspec.drafters.head_cache import MOST_WAITING
 from localspec.drafters.paired_head import PairedHead
+from localspec.drafters.row_reader import RowReader
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.drafter import Limit, Outcome
 from localspec.speculation.passes import run
@@ -322,7 +323,7 @@ def planted() -> Iterator[tuple[str, Callable[[], Code]]]:
         "layers in another order",
         lambda: Code(
             Edit(
-                PairedHead.read,
+                RowReader.read,
                 "for layer in self.traits.reads_hidden",
                 "for layer in reversed(self.traits.reads_hidden)",
             )

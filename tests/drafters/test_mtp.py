@@ -28,6 +28,7 @@ from fakes.tiny import N_VOCAB
 from localspec.drafters.head_cache import MOST_WAITING
 from localspec.drafters.mtp import ChainedMtp, Mtp
 from localspec.drafters.paired_head import PairedHead
+from localspec.drafters.row_reader import RowReader
 from localspec.speculation.drafter import Evaluated, Limit
 from localspec.speculation.passes import Pass, Scores
 
@@ -383,7 +384,7 @@ def planted() -> Iterator[tuple[str, Callable[[], Code]]]:
     )
     yield (
         "the row of a token that was evaluated again in place of a new one's",
-        lambda: Code(Edit(PairedHead.read, "[layer][known:]", "[layer][: len(tokens) - known]")),
+        lambda: Code(Edit(RowReader.read, "[layer][known:]", "[layer][: len(tokens) - known]")),
     )
     yield (
         "the target's row where the head's own belongs",
