@@ -56,7 +56,7 @@ TABLES = (
 )
 # The images and sounds of turns; older versions know none, and delete them with their turns.
 # [start:stop]: of a turn's content. file: the key of its contents, which others may have, too.
-_MEDIA_TABLES = (
+_MEDIA = (
     """
     CREATE TABLE media_file (
         key TEXT PRIMARY KEY,
@@ -73,9 +73,6 @@ _MEDIA_TABLES = (
         PRIMARY KEY (turn, start)
     )
     """,
-)
-_MEDIA = (
-    *_MEDIA_TABLES,
     "CREATE INDEX media_by_file ON media (file)",
     """
     CREATE TRIGGER media_removed AFTER DELETE ON media

@@ -4,7 +4,7 @@ The text is that of plain decoding. Each draft is an independent forward's: from
 from the target's rows, of images too where the drafter keeps them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from localspec.utils.tokens import common_prefix
 PAIRS = [*FIRST, ("eagle3", "qwen35"), ("dflash", "qwen35"), ("medusa", "qwen35")]
 # How several texts share a context.
 SHARED = EXACT | {"flash_attention": True, "kv_type": "f16", "drafter_kv_type": "f16"}
+Load = Callable[..., Engine]
 OPTIONS: dict[str, Any] = {"max_tokens": 9, "ignore_eos": True}
 
 
@@ -49,26 +50,37 @@ def projector(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def plain(pair: Pair, projector: Path) -> Iterator[Engine]:
-    with load(pair.target, draft="none", mmproj=projector, **EXACT) as engine:
+def seeing(pair: Pair, projector: Path) -> Load:
+    """Loads the target with its projector."""
+
+    def loaded(*, drafts: bool, **options: Any) -> Engine:
+        draft = pair.draft if drafts else "none"
+        return load(pair.target, draft=draft, mmproj=projector, **options)
+
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def plain(seeing: Load) -> Iterator[Engine]:
+    with seeing(drafts=False, **EXACT) as engine:
         yield engine
 
 
 @pytest.fixture(scope="module")
-def engine(pair: Pair, projector: Path) -> Iterator[Engine]:
-    with load(pair.target, draft=pair.draft, mmproj=projector, **EXACT) as engine:
+def engine(seeing: Load) -> Iterator[Engine]:
+    with seeing(drafts=True, **EXACT) as engine:
         yield engine
 
 
 @pytest.fixture(scope="module")
-def alone(pair: Pair, projector: Path) -> Iterator[Engine]:
-    with load(pair.target, draft="none", mmproj=projector, **SHARED) as engine:
+def alone(seeing: Load) -> Iterator[Engine]:
+    with seeing(drafts=False, **SHARED) as engine:
         yield engine
 
 
 @pytest.fixture(scope="module")
-def company(pair: Pair, projector: Path) -> Iterator[Engine]:
-    with load(pair.target, draft=pair.draft, mmproj=projector, texts=2, **SHARED) as engine:
+def company(seeing: Load) -> Iterator[Engine]:
+    with seeing(drafts=True, texts=2, **SHARED) as engine:
         yield engine
 
 
@@ -230,12 +242,12 @@ def test_a_copy_of_a_text_goes_on_beside_another_image(
 
 @pytest.mark.parametrize("with_image", [True, False])
 def test_other_questions_behind_the_same_beginning_are_read_alone(
-    pair: Pair, projector: Path, with_image: bool
+    seeing: Load, with_image: bool
 ) -> None:
     """As without a drafter, though a head needs the row in front of them."""
     read = []
-    for draft in ("none", pair.draft):
-        with load(pair.target, draft=draft, mmproj=projector, **EXACT) as engine:
+    for drafts in (False, True):
+        with seeing(drafts=drafts, **EXACT) as engine:
             begin = [*PROMPT, *(image(engine, 1) if with_image else range(200, 236))]
             first, second = ([*range(start, start + 20)] for start in (40, 80))
             read.append([])
@@ -247,11 +259,11 @@ def test_other_questions_behind_the_same_beginning_are_read_alone(
     assert read[0][0] > 2 * read[0][-1]
 
 
-def test_other_images_behind_the_same_beginning_are_read_alone(pair: Pair, projector: Path) -> None:
+def test_other_images_behind_the_same_beginning_are_read_alone(seeing: Load) -> None:
     """But for the word in front of the image, whose row is another one, and the one before that."""
     read = []
-    for draft in ("none", pair.draft):
-        with load(pair.target, draft=draft, mmproj=projector, **EXACT) as engine:
+    for drafts in (False, True):
+        with seeing(drafts=drafts, **EXACT) as engine:
             read.append([])
             for seed in (1, 2, 3, 4):
                 prompt = [*range(40, 100), *image(engine, seed), *LIKELY]
