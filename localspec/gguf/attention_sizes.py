@@ -25,6 +25,12 @@ _ALIKE = (
     "qwen3next qwen4exp refact spark2_5 stablelm starcoder"
 )
 
+# Those that rotate nothing: their converters write 0 dimensions, or leave the number out.
+_NOT_ROTATED = (
+    "arwkv7 bloom glm5-next gpt2 jais jamba kimi-k3 kimi-linear mamba mamba2 mpt nemotron_h "
+    "nemotron_h_moe refact rwkv6 rwkv6qwen2 rwkv7"
+)
+
 
 def impossible_attention(header: Header) -> str | None:
     """Check how many heads there are, how long they are, and how much of them is rotated."""
@@ -55,7 +61,10 @@ def _both_lengths(header: Header) -> bool:
 
 
 def _impossible_rotation(header: Header) -> str | None:
-    """Check that an even number of a head's dimensions is rotated, at least 2 and at most all."""
+    """Check that an even number of a head's dimensions is rotated, at least 2 and at most all.
+
+    None of those may be, of an architecture that rotates nothing.
+    """
     heads = header.largest("attention.head_count")
     if not heads:
         return None
@@ -74,6 +83,8 @@ def _impossible_rotation(header: Header) -> str | None:
         head = head or header.largest("attention.key_length")
         head = head or header.largest("embedding_length") // heads
         if not isinstance(rotated, int) or not head:
+            continue
+        if not rotated and header.architecture in _NOT_ROTATED.split():
             continue
         whole = header.architecture in _ROTATED_WHOLE.split() and not window
         if rotated % 2 or not (head if whole else 1) <= rotated <= head:
