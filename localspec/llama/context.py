@@ -117,7 +117,8 @@ class Context(KVCache[KVSequence]):
             sequence.add_rows(requested, self._batch, free)
         self.hidden.follow(layer for each in passes for layer in each.hidden)
         padding = self._pad(passes, sequences[-1])
-        if self.hidden.give_output(on=output_wanted(passes) and len(self._batch) <= OUTPUT_ROWS):
+        self.hidden.give_output(on=output_wanted(passes) and len(self._batch) <= OUTPUT_ROWS)
+        if self._gives_all_logits(passes):
             self._batch.want_all_logits()
         return padding
 
@@ -207,7 +208,8 @@ class Context(KVCache[KVSequence]):
 
     def _gives_all_logits(self, passes: Sequence[Pass]) -> bool:
         """Whether a decode of these passes gives the logits of every row."""
-        return self.hidden.gives_output
+        every = self.model.gives_every_row and any(each.wanted for each in passes)
+        return self.hidden.gives_output or every
 
     def _probe_rollback(self) -> None:
         if not self.memory:

@@ -62,12 +62,11 @@ class HiddenStates:
         self._width = int(llama_cpp.llama_model_n_embd(model))
         self._last_width = int(llama_cpp.llama_model_n_embd_out(model))
 
-    def give_output(self, *, on: bool) -> bool:
-        """Hand out the rows behind the output norm from the next decode on, or not; return `on`."""
+    def give_output(self, *, on: bool) -> None:
+        """Hand out the rows behind the output norm from the next decode on, or not."""
         if on != self.gives_output:
             llama_cpp.llama_set_embeddings(self._handle, on)
             self.gives_output = on
-        return on
 
     def enable(self, layers: Iterable[int]) -> None:
         """Hand out the rows of these layers from the next decode on; OUTPUT is left out.

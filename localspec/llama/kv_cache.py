@@ -213,7 +213,10 @@ class KVCache(ABC, Generic[_Text]):
         return new_context(self.model, self._library_params(texts))
 
     def _library_params(self, texts: int) -> Any:
-        return library_params(replace(self.params, texts=texts))
+        values = library_params(replace(self.params, texts=texts))
+        if self.model.gives_every_row:
+            values.n_outputs_max = values.n_ubatch
+        return values
 
     def free(self) -> None:
         """Free the library's context; `begin_anew` makes another."""

@@ -25,6 +25,9 @@ from localspec.utils.progress import report_progress
 _NOT_LOCKED = "failed to mlock"
 # Rotations by sections.
 _OF_SECTIONS = llama_cpp.LLAMA_ROPE_TYPE_MROPE, llama_cpp.LLAMA_ROPE_TYPE_IMROPE
+# Architectures whose graph computes the logits of every row, also where those of some are wanted;
+# the library then takes the first ones for those.
+_EVERY_ROW = (b"cogvlm",)
 # Tokens that are found in a text before the rest of it is tokenized.
 _SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED
 
@@ -329,6 +332,13 @@ class Model(Closing):
         count = ctypes.c_int32(0)
         tokens = llama_cpp.llama_vocab_get_suppress_tokens(self._vocab, ctypes.byref(count))
         return tuple(tokens[: count.value]) if count.value else ()
+
+    @cached_property
+    def gives_every_row(self) -> bool:
+        """Whether logits must be asked for of every row of a pass, or of none."""
+        value = ctypes.create_string_buffer(64)
+        llama_cpp.llama_model_meta_val_str(self.handle, b"general.architecture", value, len(value))
+        return value.value in _EVERY_ROW
 
     @property
     def is_lost(self) -> bool:
