@@ -6,6 +6,7 @@ from typing import Any
 from localspec.cli.output import join_facts
 from localspec.gguf.facts import Facts
 from localspec.gguf.projectors import ProjectorFile
+from localspec.gguf.reader import Header
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
 from localspec.llama.rope import UNSCALED, file_factor
 from localspec.memory.estimate import cache_bytes
@@ -86,7 +87,7 @@ def own_drafter_rows(drafters: Sequence[OwnDrafter], elsewhere: str | None) -> l
 def model_rows(facts: Facts, digits: EqualDigits | None = None) -> list[Row]:
     """Return what a model's header says. digits: what a trial on this machine found."""
     parts = f" (and {len(facts.files) - 1} more)" if len(facts.files) > 1 else ""
-    context, cache = facts.header.context_length, cache_bytes(facts.header, 1)
+    context = facts.header.context_length
     return [
         ("file", f"{facts.files[0]}{parts}"),
         ("size", format_bytes(facts.size)),
@@ -98,12 +99,21 @@ def model_rows(facts: Facts, digits: EqualDigits | None = None) -> list[Row]:
         ("shape", _shape(facts)),
         ("context", join_facts([f"{context:,} tokens" if context else "-", _scaling(facts)])),
         ("memory", facts.memory_kind),
-        ("cache", f"{format_bytes(cache)} per token, in 16 bits" if cache else "-"),
+        ("cache", _cache(facts.header)),
         *_vocabulary(facts.vocabulary),
         ("chat template", _template(facts.chat_template)),
         ("draft heads", facts.hidden_state_heads or "none"),
         *([("logits", str(digits))] if digits else []),
     ]
+
+
+def _cache(header: Header) -> str:
+    size = cache_bytes(header, 1)
+    if not size:
+        return "-"
+    # Layers with a sliding window keep what is in it.
+    most = "at most " if header.number("attention.sliding_window") else ""
+    return f"{most}{format_bytes(size)} per token, in 16 bits"
 
 
 def reads_text(projector: ProjectorFile | None) -> str:

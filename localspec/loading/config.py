@@ -1,6 +1,7 @@
 """RuntimeConfig: devices, memory and threads of the models; EngineConfig: what to load."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from localspec.llama.placement import (
 from localspec.llama.rope import UNSCALED, RopeScaling, require_scale
 from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
+from localspec.memory.context_sizes import ContextSizes
 from localspec.memory.drafter_places import drafter_places, place_of_drafter
 from localspec.utils.cores import performance_cores
 from localspec.utils.option_names import option, options
@@ -286,9 +288,18 @@ def context_with(model: Model, header: Header, params: ContextParams) -> KVSeque
 def _require_room(
     model: Model, header: Header, params: ContextParams, *, mtp: bool = False
 ) -> None:
-    if not model.is_offloaded:
-        name, n_ctx, texts = model.path.name, params.n_ctx, params.texts
-        estimate.require_room(header, name, n_ctx, params.kv_type, texts=texts, mtp=mtp)
+    if model.is_offloaded:
+        return
+
+    def measured() -> int | None:
+        with closing(ContextSizes(model.path, header, model.placement, mtp=mtp)) as sizes:
+            memory = sizes.dry_model.context_memory(replace(params, texts=1))
+        return sum(memory.cache.values()) if memory else None
+
+    name, n_ctx, texts = model.path.name, params.n_ctx, params.texts
+    estimate.require_room(
+        header, name, n_ctx, params.kv_type, texts=texts, mtp=mtp, measured=measured
+    )
 
 
 def threads_for(weights: int) -> int:

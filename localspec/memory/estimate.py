@@ -1,6 +1,6 @@
 """Memory estimates: the bytes that a model and its cache take, from the header of its file."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psutil
 
@@ -104,15 +104,19 @@ def require_room(
     *,
     texts: int = 1,
     mtp: bool = False,
+    measured: Callable[[], int | None] = lambda: None,
 ) -> None:
     """Raise OutOfMemoryError where the cache alone takes more than the machine's free memory.
 
-    texts: for how many it has room. mtp: as in `cache_bytes`.
+    texts: for how many it has room. mtp: as in `cache_bytes`. measured: asks the library what the
+    cache of one text takes, where the estimate counts the tokens that a sliding window forgets.
     """
     free, several = psutil.virtual_memory().available, 0
     if texts > 1:
         several = least_cache_bytes(header, n_ctx * texts, kv_type, mtp=mtp)
     one = cache_bytes(header, n_ctx, kv_type, mtp=mtp) or 0
+    if one > free >= cell_bytes(n_ctx) and header.number("attention.sliding_window"):
+        one = measured() or one
     for what, needed in (
         (f"{texts} texts of {n_ctx} tokens need", several),
         (f"a context of {n_ctx} tokens needs", one),

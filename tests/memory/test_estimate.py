@@ -1,6 +1,7 @@
 """What a context needs, worked out from headers of several kinds."""
 
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
@@ -54,6 +55,26 @@ def test_layers_without_end_take_no_memory_to_count() -> None:
 def test_no_figure_where_it_would_be_wrong(key: str) -> None:
     assert cache_bytes(header(**{key: 4}), 8192) is None
     require_room(header(**{key: 4}), "model.gguf", 2**31 - 1)
+
+
+def test_where_a_window_forgets_the_library_is_asked() -> None:
+    windowed = header(**{"attention.sliding_window": 1024})
+    asked = []
+
+    def measured(needed: int | None) -> Callable[[], int | None]:
+        return lambda: asked.append(needed) or needed
+
+    require_room(windowed, "model.gguf", 8192, measured=measured(2**45))  # there is room for all
+    require_room(header(), "model.gguf", 8192, measured=measured(2**45))
+    assert not asked
+    require_room(windowed, "model.gguf", 2**24, measured=measured(2**20))
+    assert asked == [2**20]
+    with pytest.raises(ModelLoadError, match=r"needs 35\.18 TB .* try context=\d+$"):
+        require_room(windowed, "model.gguf", 2**24, measured=measured(2**45))
+    for unknown in (windowed, header()):  # without a window nothing is asked
+        with pytest.raises(ModelLoadError, match=r"needs 2\.20 TB"):
+            require_room(unknown, "model.gguf", 2**24, measured=measured(None))
+    assert asked == [2**20, 2**45, None]
 
 
 def test_a_file_that_does_not_tell() -> None:
