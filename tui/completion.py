@@ -1,18 +1,10 @@
 """Completion: how the word before the cursor may go on, and which file in a text is missing."""
 
 import os
-from pathlib import Path
 
 from localspec.utils.format import printable
-from localspec_tui.attachments import (
-    Files,
-    changed_file,
-    complete_path,
-    missing_file,
-    similar_file,
-    unattached_word,
-    written_name,
-)
+from localspec_tui.attachments import Attachments
+from localspec_tui.file_names import complete_path, similar_file, written_name
 from localspec_tui.slash_commands import complete_command, is_command
 
 
@@ -25,36 +17,33 @@ def completion(line: str) -> str:
         return ""
     if " " in prefix and not prefix.startswith('"'):
         return ""
-    paths = complete_path(prefix, Path())
+    paths = complete_path(prefix)
     # Behind what was typed; paths that differ in capitals cannot be shown so.
     return next((path.removeprefix(prefix) for path in paths if path.startswith(prefix)), "")
 
 
-def objection(text: str, known: Files) -> str | None:
-    """Return which file that a text attaches does not exist, in a line; None if all of them do.
-
-    known: as of `attach_files`.
-    """
-    missing = None if is_command(text) else missing_file(text, Path(), known)
+def objection(text: str, attachments: Attachments) -> str | None:
+    """Return which file that a text attaches does not exist, in a line; None if all of them do."""
+    missing = None if is_command(text) else attachments.missing(text)
     if missing is None:
         return None
-    similar = similar_file(missing, Path())
+    similar = similar_file(missing)
     but = f", but {printable(similar)}" if similar else ""
     return f"{_no_file(missing)}{but}; correct the name"
 
 
-def remark(text: str, known: Files) -> str | None:
+def remark(text: str, attachments: Attachments) -> str | None:
     """Return which word after @ attaches nothing to a message that is sent, in a line, or None.
 
-    Or which one is an image of the message whose file has changed. known: as of `attach_files`.
+    Or which one is an image of the message whose file has changed.
     """
-    if changed := changed_file(text, Path(), known):
+    if changed := attachments.changed(text):
         now = written_name(os.path.join(os.path.dirname(changed), ".", os.path.basename(changed)))
         return (
             f"{printable(changed)} has changed on the disk: the message keeps it as it was sent, "
             f"and @{now} is the file as it is now"
         )
-    word = unattached_word(text, Path(), known)
+    word = attachments.unattached(text)
     return word and f"{_no_file(word)}; @{printable(word)} is sent as a word"
 
 

@@ -1,10 +1,9 @@
 """Message history: what the user wrote before, to be written again."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from localspec.conversation.turns import Turn
-from localspec_tui.attachments import detach_files, typed_message
+from localspec_tui.attachments import Attachments, typed_message
 from localspec_tui.slash_commands import as_typed
 
 # Messages of earlier sessions that can be brought back.
@@ -12,8 +11,8 @@ HISTORY_LENGTH = 500
 
 
 def recalled(message: str) -> str:
-    """A message of a conversation as it was typed; see `detach_files` for its files."""
-    return as_typed(detach_files(message, Path()))
+    """A message of a conversation as it was typed; see `Attachments.detach` for its files."""
+    return as_typed(Attachments().detach(message))
 
 
 def recalled_turn(turn: Turn) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len
@@ -12,7 +11,7 @@ from textual.content import Content
 from localspec.conversation.events import Gauge
 from localspec.errors import InvalidValueError
 from localspec.utils.running_clock import running_clock
-from localspec_tui.attachments import Files, attach_files, files_of
+from localspec_tui.attachments import Attachments
 from localspec_tui.slash_commands import as_message, is_command
 
 if TYPE_CHECKING:
@@ -99,9 +98,8 @@ class MessageSize:
             self._is_due = False
 
     async def _count(self, text: str) -> None:
-        began, unsent = running_clock(), self._screen.unsent
-        known = files_of(unsent.edited)
-        counted = await asyncio.to_thread(self._counted_now, text, unsent.edits_answer, known)
+        began, attachments = running_clock(), self._screen.unsent.attachments
+        counted = await asyncio.to_thread(self._counted_now, text, attachments)
         self._seconds = running_clock() - began
         if self._changed > began:
             self._count_when_typed()
@@ -109,12 +107,12 @@ class MessageSize:
         self._counted, self._is_due = counted, False
         self.show()
 
-    def _counted_now(self, text: str, is_answer: bool, known: Files) -> Counted | None:
-        """Runs in a thread."""
-        message, lacks_files = text if is_answer else as_message(text), False
-        if "@" in message and not is_answer:
+    def _counted_now(self, text: str, attachments: Attachments | None) -> Counted | None:
+        """Runs in a thread. attachments: None where the text is an answer's."""
+        message, lacks_files = as_message(text) if attachments else text, False
+        if attachments and "@" in message:
             try:
-                whole, _ = attach_files(message, Path(), known)
+                whole = attachments.attach(message)
                 texts = whole if isinstance(whole, str) else "\n".join(_texts(whole))
                 # The rows of images are known once they are read.
                 lacks_files = texts is not whole or len(texts) > _LONGEST

@@ -1,11 +1,10 @@
 """Outbox: messages on their way to the model, one at a time."""
 
 from collections import deque
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.errors import InvalidValueError
-from localspec_tui.attachments import attach_files, files_of
+from localspec_tui.attachments import Attachments
 from localspec_tui.completion import remark
 from localspec_tui.slash_commands import as_message
 
@@ -133,13 +132,13 @@ class Outbox:
         if edited and edited.role == "assistant":
             engine_thread.edit_answer(self._screen.conversation.turns.index(edited), text)
             return
-        known = files_of(edited)
+        attachments = Attachments.of(edited)
         try:
-            message, _ = attach_files(as_message(text), Path(), known)
+            message = attachments.attach(as_message(text))
         except InvalidValueError as error:
             self.refuse(str(error))
             return
-        self._remark = remark(text, known)
+        self._remark = remark(text, attachments)
         if edited is None:
             engine_thread.send(message)
         else:

@@ -3,39 +3,40 @@
 import os
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from localspec.errors import InvalidValueError
-from localspec_tui.attachments import attach_files, written_name
+from localspec_tui.attachments import Attachments
+from localspec_tui.file_names import written_name
 
 # Longer texts are no paths.
 _MOST_LETTERS = 8192
 _MOST_FILES = 20
 
 
-def as_attachments(pasted: str, folder: Path) -> str | None:
+def as_attachments(pasted: str) -> str | None:
     """What attaches the files whose paths were pasted; None unless all of it is such paths.
 
     A terminal writes the paths of dropped files as a shell has them, or as addresses (`file://`).
-    A name without a folder stays a word. folder: base of relative paths.
+    A name without a folder stays a word.
     """
     if len(pasted) > _MOST_LETTERS:
         return None
-    written = [written_name(path) for path in _paths(pasted.strip(), folder)]
+    written = [written_name(path) for path in _paths(pasted.strip())]
     if not written or not all(written):
         return None
     text = " ".join(f"@{each}" for each in written)
+    attachments = Attachments()
     try:
-        _, names = attach_files(text, folder)
+        attachments.attach(text)
     except (InvalidValueError, OSError, ValueError):
         return None
-    return text if len(names) == len(written) else None
+    return text if len(attachments.names(text)) == len(written) else None
 
 
-def _paths(text: str, folder: Path) -> Sequence[str]:
+def _paths(text: str) -> Sequence[str]:
     """The paths that a text consists of; nothing if a word of it is none."""
-    if _is_file(text, folder):
+    if _is_file(text):
         return [text]
     try:
         words = shlex.split(text, posix=os.name != "nt")
@@ -43,7 +44,7 @@ def _paths(text: str, folder: Path) -> Sequence[str]:
         return []
     paths = [_path_of(word.strip("\"'") if os.name == "nt" else word) for word in words]
     is_few = 0 < len(paths) <= _MOST_FILES
-    return paths if is_few and all(_is_file(path, folder) for path in paths) else []
+    return paths if is_few and all(map(_is_file, paths)) else []
 
 
 def _path_of(word: str) -> str:
@@ -57,7 +58,7 @@ def _path_of(word: str) -> str:
     return path.removeprefix("/") if os.name == "nt" else path
 
 
-def _is_file(path: str, folder: Path) -> bool:
+def _is_file(path: str) -> bool:
     if "\0" in path or not any(each in path for each in (os.sep, "/")):
         return False
-    return os.path.isfile(folder / os.path.expanduser(path))
+    return os.path.isfile(os.path.expanduser(path))

@@ -1,10 +1,9 @@
 """Unsent text: what the user has typed and not sent; it is kept with its session."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec_tui import completion
-from localspec_tui.attachments import files_of
+from localspec_tui.attachments import Attachments
 from localspec_tui.message_history import recalled_turn
 from localspec_tui.pasted_paths import as_attachments
 from localspec_tui.slash_commands import is_command
@@ -52,14 +51,20 @@ class UnsentText:
         return self.edited is not None and self.edited.role == "assistant"
 
     def objection(self, text: str) -> str | None:
-        """Why a text should not be sent as it is; an answer attaches no files."""
-        return None if self.edits_answer else completion.objection(text, files_of(self.edited))
+        """Why a text should not be sent as it is."""
+        attachments = self.attachments
+        return completion.objection(text, attachments) if attachments else None
 
-    def attachments(self, pasted: str) -> str | None:
+    @property
+    def attachments(self) -> Attachments | None:
+        """What the text may name; None: it is an answer's, which attaches no files."""
+        return None if self.edits_answer else Attachments.of(self.edited)
+
+    def as_attachments(self, pasted: str) -> str | None:
         """What attaches pasted files; None where the box has no message, but e.g. `/save`."""
         if self.edits_answer or is_command(self._screen.composer.text):
             return None
-        return as_attachments(pasted, Path())
+        return as_attachments(pasted)
 
     def begin_edit(self, turn: "Turn", text: str | None = None) -> None:
         """Let the user change a turn. text: put into the box, whose own text comes back later."""

@@ -11,25 +11,20 @@ from hypothesis import strategies as st
 
 from localspec.conversation.message import as_turn
 from localspec.errors import InvalidValueError
-from localspec_tui import attachments
-from localspec_tui.attachments import (
-    MAX_BYTES,
-    attach_files,
-    complete_path,
-    detach_files,
-    files_of,
-    missing_file,
-    similar_file,
-    typed_message,
-    unattached_word,
-    with_images_of,
-)
+from localspec_tui import attached_file, attachments
+from localspec_tui.attached_file import MAX_BYTES
+from localspec_tui.attachments import Attachments, typed_message, with_images_of
 from localspec_tui.completion import completion
+from localspec_tui.file_names import complete_path, similar_file
 from localspec_tui.message_history import recalled
+
+FILES = Attachments()
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "main.py").write_text("print(1)\n")
     (tmp_path / "my notes.txt").write_text("one\ntwo\n")
     (tmp_path / "src").mkdir()
@@ -38,22 +33,22 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_file_becomes_a_code_block_with_its_name(folder: Path) -> None:
-    text, names = attach_files("Explain @main.py to me", folder)
-    assert text == "Explain\n\nmain.py:\n```py\nprint(1)\n```\n\nto me"
-    assert names == ["main.py"]
+    text = "Explain @main.py to me"
+    assert FILES.attach(text) == "Explain\n\nmain.py:\n```py\nprint(1)\n```\n\nto me"
+    assert FILES.names(text) == ["main.py"]
 
 
 @pytest.mark.parametrize("quote", "\"'")
 def test_a_path_with_spaces_is_quoted(folder: Path, quote: str) -> None:
-    text, names = attach_files(f"@{quote}my notes.txt{quote}", folder)
-    assert text == "my notes.txt:\n```txt\none\ntwo\n```"
-    assert names == ["my notes.txt"]
+    text = f"@{quote}my notes.txt{quote}"
+    assert FILES.attach(text) == "my notes.txt:\n```txt\none\ntwo\n```"
+    assert FILES.names(text) == ["my notes.txt"]
 
 
 def test_several_files_and_the_text_between_them(folder: Path) -> None:
-    text, names = attach_files("See @main.py, then (@src/deep.md).\n    indented", folder)
-    assert names == ["main.py", "src/deep.md"]
-    before, rest = text.split("\n\nmain.py:\n", 1)
+    text = "See @main.py, then (@src/deep.md).\n    indented"
+    assert FILES.names(text) == ["main.py", "src/deep.md"]
+    before, rest = FILES.attach(text).split("\n\nmain.py:\n", 1)
     between, after = rest.split("\n\nsrc/deep.md:\n", 1)
     assert before == "See"
     assert between == "```py\nprint(1)\n```\n\n, then ("
@@ -61,11 +56,11 @@ def test_several_files_and_the_text_between_them(folder: Path) -> None:
 
 
 def test_a_line_after_a_file_keeps_its_indentation(folder: Path) -> None:
-    assert attach_files("@main.py\n    x = 2", folder)[0].endswith("```\n\n    x = 2")
+    assert FILES.attach("@main.py\n    x = 2").endswith("```\n\n    x = 2")
 
 
 def test_the_fence_is_longer_than_any_in_the_file(folder: Path) -> None:
-    text, _ = attach_files("@src/deep.md", folder)
+    text = FILES.attach("@src/deep.md")
     assert text == "src/deep.md:\n````md\nUse:\n```\nx\n```\n````"
 
 
@@ -82,47 +77,46 @@ def test_the_fence_is_longer_than_any_in_the_file(folder: Path) -> None:
     ],
 )
 def test_what_was_typed_comes_back(folder: Path, message: str) -> None:
-    assert detach_files(attach_files(message, folder)[0], folder) == message
+    assert FILES.detach(FILES.attach(message)) == message
 
 
 @pytest.mark.parametrize("change", ["changed", "gone", "elsewhere"])
-def test_a_file_that_is_another_one_now_stays_a_code_block(folder: Path, change: str) -> None:
-    text, _ = attach_files("Explain @main.py and @src/deep.md", folder)
+def test_a_file_that_is_another_one_now_stays_a_code_block(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    text = FILES.attach("Explain @main.py and @src/deep.md")
     if change == "changed":
         (folder / "main.py").write_text("print(2)\n")
     elif change == "gone":
         (folder / "main.py").unlink()
+    else:
+        monkeypatch.chdir(folder / "src")
     expected = text if change == "elsewhere" else text.partition("\n\nsrc/deep.md:")[0]
-    typed = detach_files(text, folder / "src" if change == "elsewhere" else folder)
-    assert typed == expected + ("" if change == "elsewhere" else " @src/deep.md")
+    assert FILES.detach(text) == expected + ("" if change == "elsewhere" else " @src/deep.md")
 
 
-def test_an_image_stays_one_behind_a_file_with_an_open_block(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
+def test_an_image_stays_one_behind_a_file_with_an_open_block(folder: Path) -> None:
     (folder / "cat.png").write_bytes(CAT)
     (folder / "open.md").write_text("Begin a block with ```\n")
-    turn = as_turn(attach_files("@open.md @cat.png", folder)[0], "user")
+    turn = as_turn(FILES.attach("@open.md @cat.png"), "user")
     (folder / "open.md").unlink()
-    again, _ = attach_files(typed_message(turn), folder, files_of(turn))
+    again = Attachments.of(turn).attach(typed_message(turn))
     assert again == [said("open.md:\n````md\nBegin a block with ```\n````"), image()]
 
 
 @pytest.mark.parametrize("became", ["folder", "binary"])
 def test_a_word_that_cannot_be_attached_any_more_leaves_the_message_as_it_is(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, became: str
+    folder: Path, became: str
 ) -> None:
-    monkeypatch.chdir(folder)
-    text, _ = attach_files("Ask @late about @main.py", folder)
+    text = FILES.attach("Ask @late about @main.py")
     assert isinstance(text, str)
     (folder / "cat.png").write_bytes(CAT)
-    message, _ = attach_files("Ask @late about @main.py and @cat.png", folder)
+    message = FILES.attach("Ask @late about @main.py and @cat.png")
     if became == "folder":
         (folder / "late").mkdir()
     else:
         (folder / "late").write_bytes(b"\0\1")
-    assert detach_files(text, folder) == text == recalled(text)
+    assert FILES.detach(text) == text == recalled(text)
     turn = as_turn(message, "user")
     assert typed_message(turn) == turn.content.replace("[cat.png 64 x 48]", "@cat.png")
 
@@ -131,15 +125,16 @@ def test_a_word_that_cannot_be_attached_any_more_leaves_the_message_as_it_is(
     "text", ["main.py:\n```py\nprint(1)\n```\nto me", "a\nmain.py:\n```py\nprint(1)\n```"]
 )
 def test_code_blocks_that_no_file_became_stay(folder: Path, text: str) -> None:
-    assert detach_files(text, folder) == text
+    assert FILES.detach(text) == text
 
 
 def test_home_and_absolute_paths(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("USERPROFILE", str(folder))
-    elsewhere = folder / "src"
-    assert attach_files("@~/main.py", elsewhere)[1] == ["~/main.py"]
-    assert attach_files(f"@{folder}/main.py", elsewhere)[1] == [f"{folder}/main.py"]
+    monkeypatch.chdir(folder / "src")
+    for name in ("~/main.py", f"{folder}/main.py"):
+        assert FILES.names(f"@{name}") == [name]
+        assert FILES.attach(f"@{name}") == f"{name}:\n```py\nprint(1)\n```"
 
 
 @pytest.mark.parametrize(
@@ -158,28 +153,29 @@ def test_home_and_absolute_paths(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_a_word_that_is_no_path_stays(folder: Path, text: str) -> None:
-    assert attach_files(text, folder) == (text, [])
+    assert FILES.attach(text) == text
+    assert FILES.names(text) == []
 
 
 def test_the_largest_file_is_attached_and_one_byte_more_is_refused(folder: Path) -> None:
     (folder / "big.txt").write_text("x" * MAX_BYTES)
-    assert "x" * MAX_BYTES in attach_files("@big.txt", folder)[0]
+    assert "x" * MAX_BYTES in FILES.attach("@big.txt")
     (folder / "big.txt").write_text("x" * (MAX_BYTES + 1))
-    assert "256 KiB" in refused("@big.txt", folder)
+    assert "256 KiB" in refused("@big.txt")
 
 
 def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
     (folder / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
     (folder / "zero.bin").write_bytes(b"ab" * 4000 + b"\0cd")
     line = "@image.png is no text, JPEG, PNG, GIF, BMP, WAV, MP3 or FLAC; convert it to one of"
-    assert refused("see @image.png", folder).startswith(line)
+    assert refused("see @image.png").startswith(line)
     (folder / "image.png").write_bytes(b"RIFF\0\x10\0\0WEBP" + b"\xff" * MAX_BYTES)
-    assert refused("see @image.png", folder).startswith(line)
-    assert "@zero.bin is no text: it has a zero byte" in refused("see @zero.bin", folder)
+    assert refused("see @image.png").startswith(line)
+    assert "@zero.bin is no text: it has a zero byte" in refused("see @zero.bin")
     (folder / "latin.txt").write_bytes(b"caf\xe9")
     line = "@latin.txt cannot be read: it is not UTF-8, byte 3 is 0xe9; save it as UTF-8, or put"
-    assert refused("@latin.txt", folder).startswith(line)
-    assert "@src is a folder" in refused("see @src.", folder)
+    assert refused("@latin.txt").startswith(line)
+    assert "@src is a folder" in refused("see @src.")
 
 
 CAT, WAV = picture(), sound(0.5)
@@ -217,30 +213,26 @@ MESSAGES = {
 def test_images_and_sounds_stand_where_they_are_named(folder: Path, typed: str) -> None:
     (folder / "cat.png").write_bytes(CAT)
     (folder / "a.wav").write_bytes(WAV)
-    message, names = attach_files(typed, folder)
-    assert message == MESSAGES[typed]
-    assert len(names) == typed.count("@")
+    assert FILES.attach(typed) == MESSAGES[typed]
+    assert len(FILES.names(typed)) == typed.count("@")
 
 
 @pytest.mark.parametrize("typed", MESSAGES)
-def test_a_turn_with_images_comes_back_as_it_was_typed(
-    folder: Path, typed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
+def test_a_turn_with_images_comes_back_as_it_was_typed(folder: Path, typed: str) -> None:
     turn = as_turn(MESSAGES[typed], "user")
     assert typed_message(turn) == typed
     # The files are gone, and the turn has them.
-    assert attach_files(typed, folder, files_of(turn))[0] == MESSAGES[typed]
-    assert missing_file(typed, folder, files_of(turn)) is None
+    assert Attachments.of(turn).attach(typed) == MESSAGES[typed]
+    assert Attachments.of(turn).missing(typed) is None
     (folder / "main.py").unlink()
-    assert attach_files(typed_message(turn), folder, files_of(turn))[0] == MESSAGES[typed]
+    assert Attachments.of(turn).attach(typed_message(turn)) == MESSAGES[typed]
 
 
 def test_names_that_need_quotes_come_back(folder: Path) -> None:
     for name in ("my cat.png", "it's.png", 'a"b.png', "cat.png.", "~/cat.png"):
         turn = as_turn([said("a"), image(name)], "user")
         typed = typed_message(turn)
-        assert attach_files(typed, folder, files_of(turn))[0] == [said("a"), image(name)]
+        assert Attachments.of(turn).attach(typed) == [said("a"), image(name)]
 
 
 @pytest.mark.parametrize(
@@ -253,16 +245,13 @@ def test_names_that_need_quotes_come_back(folder: Path) -> None:
         (["PM\u202f1.png"], 'a @"PM\u202f1.png"'),
     ],
 )
-def test_every_image_of_a_turn_can_be_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], typed: str
-) -> None:
-    monkeypatch.chdir(folder)
+def test_every_image_of_a_turn_can_be_named(folder: Path, names: list[str], typed: str) -> None:
     message = [said("a"), *map(image, names)]
     turn = as_turn(message, "user")
     assert typed_message(turn) == typed
-    assert attach_files(typed, folder, files_of(turn))[0] == message
+    assert Attachments.of(turn).attach(typed) == message
     kept = with_images_of(turn, "b")
-    assert attach_files(kept, folder, files_of(turn))[0] == [*message[1:], said("b")]
+    assert Attachments.of(turn).attach(kept) == [*message[1:], said("b")]
 
 
 def test_images_of_one_name_are_told_apart(folder: Path) -> None:
@@ -270,7 +259,7 @@ def test_images_of_one_name_are_told_apart(folder: Path) -> None:
     message = [image(), said("is not"), image(data=dog), said("but"), image()]
     turn = as_turn(message, "user")
     assert typed_message(turn) == '@cat.png is not @"cat.png 2" but @cat.png'
-    assert attach_files(typed_message(turn), folder, files_of(turn))[0] == message
+    assert Attachments.of(turn).attach(typed_message(turn)) == message
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -278,16 +267,13 @@ def test_images_of_one_name_are_told_apart(folder: Path) -> None:
 def test_images_of_any_names_come_back(folder: Path, names: list[str]) -> None:
     message = [said("a"), *(image(name) for name in names)]
     turn = as_turn(message, "user")
-    assert attach_files(typed_message(turn), folder, files_of(turn))[0] == message
+    assert Attachments.of(turn).attach(typed_message(turn)) == message
 
 
-def test_names_with_the_spaces_of_screenshots_are_completed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
+def test_names_with_the_spaces_of_screenshots_are_completed(folder: Path) -> None:
     for name in ("Shot\u202fPM.png", "Shot\x1bPM.png"):
         (folder / name).write_bytes(CAT)
-    assert [*complete_path("Shot", folder)] == ['"Shot\u202fPM.png"']
+    assert [*complete_path("Shot")] == ['"Shot\u202fPM.png"']
     assert completion('Read @"Shot') == '\u202fPM.png"'
 
 
@@ -306,13 +292,13 @@ def test_images_that_cannot_be_read_are_refused(
 ) -> None:
     (folder / "huge.png").write_bytes(CAT[:16] + b"\0\0\xff\xff" * 2 + CAT[24:])
     line = "@huge.png: an image of 65535 x 65535 pixels was given; make it smaller than 64 million"
-    assert refused("see @huge.png", folder) == line
+    assert refused("see @huge.png") == line
     (folder / "long.wav").write_bytes(sound(0.1)[:24])
-    assert "whose length cannot be trusted" in refused("@long.wav", folder)
+    assert "whose length cannot be trusted" in refused("@long.wav")
     (folder / "cat.png").write_bytes(CAT + bytes(MAX_BYTES))
-    assert attach_files("@cat.png", folder)[0] == [image(data=CAT + bytes(MAX_BYTES))]
-    monkeypatch.setattr(attachments, "MOST_BYTES", MAX_BYTES + 9)
-    assert refused("@cat.png", folder).startswith("@cat.png has more than 262.2 kB; make it small")
+    assert FILES.attach("@cat.png") == [image(data=CAT + bytes(MAX_BYTES))]
+    monkeypatch.setattr(attached_file, "MOST_BYTES", MAX_BYTES + 9)
+    assert refused("@cat.png").startswith("@cat.png has more than 262.2 kB; make it small")
 
 
 def test_a_photo_whose_size_stands_behind_much_else_is_an_image(folder: Path) -> None:
@@ -324,7 +310,7 @@ def test_a_photo_whose_size_stands_behind_much_else_is_an_image(folder: Path) ->
     photo = b"\xff\xd8" + more * 5 + segment(0xC0, frame) + segment(0xDA, bytes(10)) + b"\xff\xd9"
     assert photo.index(frame) > MAX_BYTES
     (folder / "cat.png").write_bytes(photo)
-    assert attach_files("@cat.png", folder)[0] == [image(data=photo)]
+    assert FILES.attach("@cat.png") == [image(data=photo)]
 
 
 @pytest.mark.parametrize(
@@ -332,24 +318,24 @@ def test_a_photo_whose_size_stands_behind_much_else_is_an_image(folder: Path) ->
 )
 def test_texts_that_begin_as_images_or_sounds_are_texts(folder: Path, text: str) -> None:
     (folder / "cars.txt").write_bytes(text.encode("utf-16-le" if text[0] == "\ufeff" else "utf-8"))
-    assert text.removeprefix("\ufeff") in attach_files("@cars.txt", folder)[0]
+    assert text.removeprefix("\ufeff") in FILES.attach("@cars.txt")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 def test_a_pipe_is_refused_without_waiting_for_it(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
-    assert "@pipe is no file" in refused("@pipe", folder)
+    assert "@pipe is no file" in refused("@pipe")
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
 def test_an_unreadable_file_is_refused(folder: Path) -> None:
     (folder / "main.py").chmod(0)
-    assert "Permission denied" in refused("@main.py", folder)
+    assert "Permission denied" in refused("@main.py")
 
 
-def refused(text: str, folder: Path) -> str:
+def refused(text: str) -> str:
     with pytest.raises(InvalidValueError) as caught:
-        attach_files(text, folder)
+        FILES.attach(text)
     message = str(caught.value)
     assert "\n" not in message
     return message
@@ -358,36 +344,35 @@ def refused(text: str, folder: Path) -> str:
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_windows_line_ends_and_byte_order_marks_are_removed(folder: Path, encoding: str) -> None:
     (folder / "dos.txt").write_bytes("one\r\ntwo\r\n".encode(encoding))
-    assert attach_files("@dos.txt", folder)[0] == "dos.txt:\n```txt\none\ntwo\n```"
+    assert FILES.attach("@dos.txt") == "dos.txt:\n```txt\none\ntwo\n```"
 
 
 def test_file_names_in_an_attached_file_are_not_attached(folder: Path) -> None:
     (folder / "loop.txt").write_text("@loop.txt @main.py")
-    assert attach_files("@loop.txt", folder) == (
-        "loop.txt:\n```txt\n@loop.txt @main.py\n```",
-        ["loop.txt"],
-    )
+    assert FILES.attach("@loop.txt") == "loop.txt:\n```txt\n@loop.txt @main.py\n```"
+    assert FILES.names("@loop.txt") == ["loop.txt"]
 
 
 def test_completions_are_the_entries_of_the_folder(folder: Path) -> None:
     (folder / ".hidden").touch()
     (folder / "Makefile").touch()
-    assert [*complete_path("", folder)] == ["main.py", "Makefile", '"my notes.txt"', "src/"]
-    assert [*complete_path("ma", folder)] == ["main.py", "Makefile"]
-    assert [*complete_path("src/", folder)] == ["src/deep.md"]
-    assert [*complete_path("src/d", folder)] == ["src/deep.md"]
-    assert [*complete_path(".h", folder)] == [".hidden"]
-    assert [*complete_path('"my', folder)] == ['"my notes.txt"']
-    assert [*complete_path("nothing/", folder)] == []
-    assert [*complete_path("main.py/", folder)] == []
+    assert [*complete_path("")] == ["main.py", "Makefile", '"my notes.txt"', "src/"]
+    assert [*complete_path("ma")] == ["main.py", "Makefile"]
+    assert [*complete_path("src/")] == ["src/deep.md"]
+    assert [*complete_path("src/d")] == ["src/deep.md"]
+    assert [*complete_path(".h")] == [".hidden"]
+    assert [*complete_path('"my')] == ['"my notes.txt"']
+    assert [*complete_path("nothing/")] == []
+    assert [*complete_path("main.py/")] == []
 
 
 def test_every_completed_file_can_be_attached(folder: Path) -> None:
     (folder / "a b").mkdir()
     (folder / "a b" / "c d.txt").write_text("x")
-    assert [*complete_path("a", folder)] == ['"a b/']
-    for name in [*complete_path('"a b/', folder), *complete_path("m", folder)]:
-        assert attach_files(f"@{name}", folder)[1] == [name.strip('"')]
+    assert [*complete_path("a")] == ['"a b/']
+    for name in [*complete_path('"a b/'), *complete_path("m")]:
+        assert FILES.names(f"@{name}") == [name.strip('"')]
+        assert str(FILES.attach(f"@{name}")).startswith(name.strip('"'))
 
 
 @pytest.mark.parametrize(
@@ -408,7 +393,7 @@ def test_every_completed_file_can_be_attached(folder: Path) -> None:
     ],
 )
 def test_a_file_that_is_missing(folder: Path, text: str, missing: str | None) -> None:
-    assert missing_file(text, folder) == missing
+    assert FILES.missing(text) == missing
 
 
 @pytest.mark.parametrize(
@@ -426,7 +411,7 @@ def test_a_file_that_is_missing(folder: Path, text: str, missing: str | None) ->
 def test_a_misspelt_name_is_like_that_of_a_file(
     folder: Path, name: str, similar: str | None
 ) -> None:
-    assert similar_file(name, folder) == similar
+    assert similar_file(name) == similar
 
 
 @pytest.mark.parametrize(
@@ -440,7 +425,7 @@ def test_a_misspelt_name_is_like_that_of_a_file(
     ],
 )
 def test_a_word_that_attaches_nothing(folder: Path, text: str, word: str | None) -> None:
-    assert unattached_word(text, folder) == word
+    assert FILES.unattached(text) == word
 
 
 def test_many_words_are_not_compared_with_file_names(
@@ -448,21 +433,20 @@ def test_many_words_are_not_compared_with_file_names(
 ) -> None:
     compared: list[str] = []
 
-    def similar(name: str, _folder: Path) -> str | None:
+    def similar(name: str) -> str | None:
         compared.append(name)
         return None
 
     monkeypatch.setattr(attachments, "similar_file", similar)
-    assert missing_file("@Override\n" * 2000, folder) is None
+    assert FILES.missing("@Override\n" * 2000) is None
     assert compared == ["Override"]
-    assert missing_file(" ".join(f"@user{i}" for i in range(500)), folder) is None
+    assert FILES.missing(" ".join(f"@user{i}" for i in range(500))) is None
     assert len(compared) == 1
-    assert missing_file("@gone.txt " + "@someone " * 500, folder) == "gone.txt"
+    assert FILES.missing("@gone.txt " + "@someone " * 500) == "gone.txt"
 
 
-def test_a_path_goes_on_as_it_was_typed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_goes_on_as_it_was_typed(folder: Path) -> None:
     """Also where another one, which begins with capitals, comes before it."""
-    monkeypatch.chdir(folder)
     (folder / "README.md").write_text("x")
     (folder / "report.txt").write_text("x")
     assert completion("Read @re") == "port.txt"
@@ -472,9 +456,9 @@ def test_a_path_goes_on_as_it_was_typed(folder: Path, monkeypatch: pytest.Monkey
     assert completion('Read @"my n') == 'otes.txt"'
 
 
-FILES = (" @cat.png", ' @"my cat.png"', "(@cat.png", "\n@main.py", " @src/deep.md", " @nobody")
+NAMES = (" @cat.png", ' @"my cat.png"', "(@cat.png", "\n@main.py", " @src/deep.md", " @nobody")
 TYPED = st.lists(
-    st.sampled_from([*FILES, " words", ")", ",", "?", " ", "\n", "\n\n", "`code`"]),
+    st.sampled_from([*NAMES, " words", ")", ",", "?", " ", "\n", "\n\n", "`code`"]),
     min_size=1,
     max_size=9,
 ).map("".join)
@@ -482,17 +466,14 @@ TYPED = st.lists(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(typed=TYPED)
-def test_any_message_with_images_comes_back_as_what_was_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, typed: str
-) -> None:
-    monkeypatch.chdir(folder)
+def test_any_message_with_images_comes_back_as_what_was_read(folder: Path, typed: str) -> None:
     for name in ("cat.png", "my cat.png"):
         (folder / name).write_bytes(CAT)
-    message, _ = attach_files(typed, folder)
+    message = FILES.attach(typed)
     if isinstance(message, str):
         return
     turn = as_turn(message, "user")
     for name in ("cat.png", "my cat.png"):
         (folder / name).unlink()
-    again, _ = attach_files(typed_message(turn), folder, files_of(turn))
+    again = Attachments.of(turn).attach(typed_message(turn))
     assert again == message

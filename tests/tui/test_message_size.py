@@ -11,7 +11,7 @@ from fakes.projectors import picture
 from fakes.scripted import Script, ScriptedModel
 
 from localspec.conversation.events import Gauge
-from localspec_tui.attachments import attach_files
+from localspec_tui.attachments import Attachments
 from localspec_tui.message_size import SHORTEST, Counted, size_text
 
 LONG = "word " * 40  # 50 tokens of a scripted model
@@ -91,7 +91,7 @@ def test_attached_files_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     async def body() -> None:
         async with running_chat(Script(), tmp_path, size=(100, 24)) as chat:
             chat.screen.composer.set_text(f"@notes.txt {LONG}")
-            message, _ = attach_files(f"@notes.txt {LONG}", tmp_path)
+            message = Attachments().attach(f"@notes.txt {LONG}")
             count = -(-len(message) // 4)
             await chat.until(lambda: label(chat).startswith(f"{count} tokens, "))
             assert count > 550

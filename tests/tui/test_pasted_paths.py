@@ -9,12 +9,14 @@ from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import Script
 from textual import events
 
-from localspec_tui.attachments import attach_files
+from localspec_tui.attachments import Attachments
 from localspec_tui.pasted_paths import as_attachments
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "main.py").write_text("print(1)\n")
     (tmp_path / "my notes.txt").write_text("one\n")
     (tmp_path / "it's (a).md").write_text("x\n")
@@ -24,31 +26,31 @@ def folder(tmp_path: Path) -> Path:
 
 def test_paths_are_attachments(folder: Path) -> None:
     main, notes = folder / "main.py", folder / "my notes.txt"
-    assert as_attachments(f"{main}\n", folder) == f"@{main}"
-    assert as_attachments("./main.py", folder) == "@./main.py"
-    assert as_attachments(main.as_uri(), folder) == f"@{main}"
-    assert as_attachments(f"{notes.as_uri()}\n{main.as_uri()}\n", folder) == f'@"{notes}" @{main}'
+    assert as_attachments(f"{main}\n") == f"@{main}"
+    assert as_attachments("./main.py") == "@./main.py"
+    assert as_attachments(main.as_uri()) == f"@{main}"
+    assert as_attachments(f"{notes.as_uri()}\n{main.as_uri()}\n") == f'@"{notes}" @{main}'
     for written in (f"{notes}", f"'{notes}'"):
-        text = as_attachments(written, folder)
-        assert text == f'@"{notes}"' and attach_files(text, folder)[1] == [str(notes)]
-    assert as_attachments(str(folder / "it's (a).md"), folder) == f'@"{folder}/it\'s (a).md"'
+        text = as_attachments(written)
+        assert text == f'@"{notes}"' and Attachments().names(text) == [str(notes)]
+    assert as_attachments(str(folder / "it's (a).md")) == f'@"{folder}/it\'s (a).md"'
 
 
 @pytest.mark.skipif(os.name == "nt", reason="its shells have other quotes")
 def test_screenshots_with_their_own_spaces_are_attachments(folder: Path) -> None:
     (folder / "Shot 1.02\u202fPM.md").write_text("x\n")
     escaped = f"{folder}/Shot\\ 1.02\u202fPM.md"
-    text = as_attachments(escaped, folder)
+    text = as_attachments(escaped)
     assert text == f'@"{folder}/Shot 1.02\u202fPM.md"'
-    assert attach_files(text, folder)[1] == [f"{folder}/Shot 1.02\u202fPM.md"]
+    assert Attachments().names(text) == [f"{folder}/Shot 1.02\u202fPM.md"]
     (folder / "a\x1b.md").write_text("x\n")
-    assert as_attachments(f"{folder}/a\x1b.md", folder) is None
+    assert as_attachments(f"{folder}/a\x1b.md") is None
 
 
 @pytest.mark.skipif(os.name == "nt", reason="its shells have other quotes")
 def test_paths_are_quoted_as_in_a_shell(folder: Path) -> None:
     escaped = str(folder / "my notes.txt").replace(" ", "\\ ")
-    assert as_attachments(f"{escaped} {folder}/main.py ", folder) == (
+    assert as_attachments(f"{escaped} {folder}/main.py ") == (
         f'@"{folder}/my notes.txt" @{folder}/main.py'
     )
 
@@ -69,7 +71,7 @@ def test_paths_are_quoted_as_in_a_shell(folder: Path) -> None:
     ],
 )
 def test_other_texts_stay(folder: Path, pasted: str) -> None:
-    assert as_attachments(pasted.replace("{}", str(folder)), folder) is None
+    assert as_attachments(pasted.replace("{}", str(folder))) is None
 
 
 def test_they_are_attached_in_the_box_unless_it_has_a_command(folder: Path) -> None:

@@ -9,7 +9,7 @@ from fakes.chat_terminal import ChatTerminal
 
 from localspec.conversation.turns import Turn
 from localspec_tui.archive import Archive
-from localspec_tui.attachments import attach_files
+from localspec_tui.attachments import Attachments
 
 pytestmark = [
     pytest.mark.usefixtures("home"),
@@ -38,7 +38,7 @@ def test_what_the_locale_cannot_write_is_left_out_of_the_history(tmp_path: Path)
 def test_up_brings_the_name_of_an_attached_file_back(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("one\ntwo\n")
-    sent, _ = attach_files(f"See @{file} now", tmp_path)
+    sent = str(Attachments().attach(f"See @{file} now"))
     saved(tmp_path, sent)
     with ChatTerminal(tmp_path, plain=True, env={"TERM": "xterm"}, answers=["One."]) as terminal:
         terminal.type(f"{UP}\r")

@@ -17,6 +17,7 @@ from localspec.utils.exit_codes import INTERRUPTED, SIGNALLED
 from localspec.utils.running_clock import running_clock
 from localspec_tui import notes
 from localspec_tui.archive import Archive
+from localspec_tui.attachments import Attachments
 from localspec_tui.autosave import Autosave
 from localspec_tui.completion import remark
 from localspec_tui.default_options import with_defaults
@@ -191,7 +192,7 @@ class PlainChat:
                 PlainCommands(self).run(typed.text)
             elif typed.text.strip():
                 self.engine_thread.send(message_of(typed.text))
-                if line := remark(typed.text, {}):
+                if line := remark(typed.text, Attachments()):
                     self.printer.note(line)
                 self.work()
         except OutputError:

@@ -1,13 +1,12 @@
 """Plain commands: what the slash commands do in a chat without a screen."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.conversation.media_spans import Content
 from localspec.conversation.turns import Turn
 from localspec.errors import InvalidValueError
 from localspec.utils.format import ago
-from localspec_tui.attachments import attach_files, files_of
+from localspec_tui.attachments import Attachments
 from localspec_tui.chat_commands import ChatCommands
 from localspec_tui.completion import objection, remark
 from localspec_tui.editor import edit
@@ -46,11 +45,10 @@ def message_of(text: str, edited: Turn | None = None) -> Content:
     edited: the turn that it replaces, whose images it may have. Raises InvalidValueError for a file
     that is missing or cannot be attached.
     """
-    known = files_of(edited)
-    if problem := objection(text, known):
+    attachments = Attachments.of(edited)
+    if problem := objection(text, attachments):
         raise InvalidValueError(problem)
-    message, _ = attach_files(as_message(text), Path(), known)
-    return message
+    return attachments.attach(as_message(text))
 
 
 class PlainCommands(ChatCommands):
@@ -94,7 +92,7 @@ class PlainCommands(ChatCommands):
         else:
             text = text or self._edited(recalled_turn(turn), "/edit", "your last message")
             message = message_of(text, turn)
-            if line := remark(text, files_of(turn)):
+            if line := remark(text, Attachments.of(turn)):
                 self.note(line)
             engine_thread.edit(number, message)
 

@@ -99,7 +99,7 @@ class ChatScreen(Screen[None]):
         self.composer = Composer(
             completion,
             self.unsent.objection,
-            self.unsent.attachments,
+            self.unsent.as_attachments,
             self.outbox.take_last,
             self.history,
             id="composer",
