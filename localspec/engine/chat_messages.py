@@ -75,7 +75,7 @@ def read_part(part: object, place: str, *, media: bool) -> str | bytes:
             f"{place} is {part!r:.60}; it must be a part, such as {{'type': 'text', 'text': ...}}"
         )
     if media and is_media(part):
-        return media_of(part, place, files=True)
+        return media_of(part, place)
     if not is_text(part):
         needed = f"; {NEED_PROJECTOR}" if is_media(part) else ""
         raise InvalidValueError(

@@ -26,22 +26,31 @@ def is_media(part: Mapping[str, Any]) -> bool:
     return isinstance(kind, str) and kind in _TYPES
 
 
-def media_of(part: Mapping[str, Any], place: str, *, files: bool) -> bytes:
-    """The file of a part that is an image or a sound, as OpenAI and Anthropic write them.
+def media_of(part: Mapping[str, Any], place: str) -> bytes:
+    """The file of a part that is an image or a sound, which may be one of this machine.
 
-    files: whether a part may name a file of this machine, as a Path or as `path`: {"type": "image",
-    "image": Path("cat.png")}. place: where it stands. Raises InvalidValueError.
+    Such a part names it as a Path, or as `path`: {"type": "image", "image": Path("cat.png")}.
+    place: where the part stands. Raises InvalidValueError.
+    """
+    value, where = held_by(part, place, files=True)
+    return _file(value, where) if isinstance(value, Path) else contents(value, where)
+
+
+def held_by(part: Mapping[str, Any], place: str, *, files: bool = False) -> tuple[object, str]:
+    """What a part that is an image or a sound holds, and where that stands.
+
+    As OpenAI and Anthropic write them. files: whether it may be `path`, which becomes a Path.
     """
     names = (_TYPES[str(part["type"])], "source", "path" if files else "")
     key = next((name for name in names if name in part), names[0])
     value = part.get(key)
-    if files and (key == "path" or isinstance(value, Path)) and isinstance(value, str | Path):
-        return _file(Path(value), f"{place}.{key}")
     if isinstance(value, Mapping):
         place = f"{place}.{key}"
         key = next((name for name in ("url", "data") if name in value), "url")
         value = value.get(key)
-    return contents(value, f"{place}.{key}")
+    elif key == "path" and isinstance(value, str):
+        value = Path(value)
+    return value, f"{place}.{key}"
 
 
 def contents(value: object, place: str) -> bytes:

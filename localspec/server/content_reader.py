@@ -7,10 +7,11 @@ something was left out.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from localspec.engine.chat_messages import is_text
 from localspec.engine.media_marks import NEED_PROJECTOR, join_parts, media_mark
-from localspec.engine.media_parts import contents, is_media, media_of
+from localspec.engine.media_parts import contents, held_by, is_media
 from localspec.errors import InvalidValueError, ModelLoadError, OutOfMemoryError
 from localspec.llama.model import MediaReader
 from localspec.server.errors import ApiError
@@ -30,10 +31,12 @@ class ContentReader:
     """Reads the contents of a conversation.
 
     messages: of any protocol, or items of a response. projector: reads images and sounds for the
-    model; None: it reads text only.
+    model; None: it reads text only. marks: those of the files that were read, by the texts that
+    they came as.
     """
 
     def __init__(self, messages: Iterable[Fields], projector: MediaReader | None) -> None:
+        self.marks: dict[str, str] = {}
         self._projector = projector
         self._just_sent = frozenset(_just_sent([*messages], whole=projector is not None))
 
@@ -59,15 +62,19 @@ class ContentReader:
             others = " or an image" * self._reads() + " or a sound" * self._reads(sound=True)
             refusal = part.wrong("type", f"text{others}; this model reads nothing else{way_out}")
             return self._left_out(kind, part.path, refusal, "this model does not read it")
-        return self._mark(kind, part.path, lambda: _file(part))
+        value, where = held_by(part.values, part.path)
+        return self._mark(kind, part.path, value, partial(_file, part, value, where))
 
     def _image(self, value: object, place: str) -> str:
-        return self._mark("image", place, lambda: contents(value, place))
+        return self._mark("image", place, value, partial(contents, value, place))
 
-    def _mark(self, kind: str, place: str, read: Callable[[], bytes]) -> str:
-        """The mark of a file, or words in its place. Raises ApiError."""
+    def _mark(self, kind: str, place: str, value: object, read: Callable[[], bytes]) -> str:
+        """The mark of a file, or words in its place. value: as it came. Raises ApiError."""
+        known = value if isinstance(value, str) else ""
         try:
-            return file_mark(read, place, self._projector)
+            if known not in self.marks:
+                self.marks[known] = file_mark(read, place, self._projector)
+            return self.marks[known]
         except ApiError as error:
             if error.status == _FOR_NOW:
                 raise
@@ -109,8 +116,8 @@ def file_mark(read: Callable[[], bytes], place: str, projector: MediaReader | No
     return media_mark(data)
 
 
-def _file(part: Fields) -> bytes:
-    """The contents of an image or a sound. Raises InvalidValueError."""
+def _file(part: Fields, value: object, where: str) -> bytes:
+    """The contents of an image or a sound, which holds a value. Raises InvalidValueError."""
     source = part.values.get("source")
     for holder, place in ((part.values, part.path), (source, part.place("source"))):
         if isinstance(holder, Mapping) and holder.get("file_id") is not None:
@@ -118,7 +125,7 @@ def _file(part: Fields) -> bytes:
                 f"{place}.file_id is {holder['file_id']!r:.60}; no files are kept here: send the "
                 "file itself, in base64"
             )
-    return media_of(part.values, part.path, files=False)
+    return contents(value, where)
 
 
 def _just_sent(messages: list[Fields], *, whole: bool) -> Iterator[str]:

@@ -37,7 +37,7 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
     body.refuse(_NOT_HERE)
     top = body.whole("top_logprobs", 0, 20)
     tools, names = input_tools(body)
-    messages = input_messages(body, names, stored, service.engine.model.projector)
+    messages, marks = input_messages(body, names, stored, service.engine.model.projector)
     if previous := body.text("previous_response_id"):
         messages = [*stored.conversation(previous), *messages]
     conversation = messages
@@ -68,6 +68,7 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
         body.flag("store") is not False,
         _summarizes(body),
         body,
+        marks,
     )
 
 
@@ -147,6 +148,6 @@ async def _lines(
             if request.store:
                 whole = line[1].get("response")
                 if whole is not None:
-                    given = await asyncio.to_thread(given_items, request.body, whole["id"])
+                    given = await asyncio.to_thread(given_items, request, whole["id"])
                     stored.add([*request.conversation, answer.message], whole, given)
             yield line

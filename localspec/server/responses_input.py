@@ -24,18 +24,21 @@ Message = Mapping[str, Any]
 
 def input_messages(
     body: Fields, names: ToolNames, stored: StoredResponses, projector: MediaReader | None
-) -> list[Message]:
-    """The messages of `input`. projector: reads images for the model. Raises ApiError."""
+) -> tuple[list[Message], Mapping[str, str]]:
+    """The messages of `input`, and the marks of their files, as of a ContentReader.
+
+    projector: reads images for the model. Raises ApiError.
+    """
     given = body.needed("input")
     if isinstance(given, str):
-        return [{"role": "user", "content": given}]
+        return [{"role": "user", "content": given}], {}
     items = [*_items(body, stored)]
     reader = ContentReader(items, projector)
     found: list[Message] = []
     for item in items:
         for message in _item(item, names, reader):
             _append(found, message)
-    return found
+    return found, reader.marks
 
 
 def input_tools(body: Fields) -> tuple[list[dict[str, Any]], ToolNames]:

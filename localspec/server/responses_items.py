@@ -10,7 +10,7 @@ from localspec.engine.media_marks import marks_as_base64, media_mark
 from localspec.engine.media_parts import contents, is_media
 from localspec.errors import InvalidValueError
 from localspec.server.errors import JSON, ApiError
-from localspec.server.fields import Fields
+from localspec.server.responses_request import ResponsesRequest
 
 _USUAL, _MOST = 20, 100
 # What `include` names the images of messages, which are not listed without it.
@@ -19,16 +19,19 @@ _IMAGES = "message.input_image.image_url"
 _LONG = 128
 
 
-def given_items(body: Fields, response: str) -> list[JSON]:
+def given_items(request: ResponsesRequest, response: str) -> list[JSON]:
     """The items of `input`, each with an id and a type, and marks in place of files.
 
-    response: the id of the answer.
+    What comes with each turn is kept once. response: the id of the answer.
     """
-    given = body.values["input"]
+    given = request.body.values["input"]
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
     return [
-        {"id": f"{item.get('type') or 'msg'}_{response}_{at}", **_with_marks(_as_item(item))}
+        {
+            "id": f"{item.get('type') or 'msg'}_{response}_{at}",
+            **_with_marks(_as_item(item), request.marks),
+        }
         for at, item in enumerate(given)
     ]
 
@@ -41,20 +44,20 @@ def _as_item(item: Mapping[str, object]) -> JSON:
     return {"type": "message", **item, "content": [{"type": kind, "text": content}]}
 
 
-def _with_marks(value: Any, *, in_file: bool = False) -> Any:
-    """An item with marks in place of files: what comes with each turn is kept once.
+def _with_marks(value: Any, marks: Mapping[str, str], *, in_file: bool = False) -> Any:
+    """An item with marks in place of files. marks: of files that were read, by what came.
 
     in_file: whether the value is of a part that is an image or a sound.
     """
     if isinstance(value, Mapping):
         in_file = in_file or is_media(value)
-        return {key: _with_marks(each, in_file=in_file) for key, each in value.items()}
+        return {key: _with_marks(each, marks, in_file=in_file) for key, each in value.items()}
     if isinstance(value, list):
-        return [_with_marks(each) for each in value]
+        return [_with_marks(each, marks) for each in value]
     if in_file and isinstance(value, str) and len(value) > _LONG:
         head, comma, _ = value.rpartition(",")
         with suppress(InvalidValueError):
-            return head + comma + media_mark(contents(value, "file"))
+            return head + comma + (marks.get(value) or media_mark(contents(value, "file")))
     return value
 
 

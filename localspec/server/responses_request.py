@@ -15,7 +15,8 @@ class ResponsesRequest:
 
     conversation: the messages without the instructions, which are for this answer alone. names: of
     the tools. summarizes: whether reasoning is its own summary too, which some clients alone show.
-    body: as it came, of which the answer repeats a part.
+    body: as it came, of which the answer repeats a part. marks: of its files, as of a
+    ContentReader.
     """
 
     chat: ChatInput
@@ -24,3 +25,4 @@ class ResponsesRequest:
     store: bool
     summarizes: bool
     body: Fields
+    marks: Mapping[str, str]

@@ -1,15 +1,20 @@
 """Messages as clients send them, and as templates take them."""
 
+from base64 import b64decode, b64encode
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from fakes.projectors import picture
 
+from localspec.engine import media_parts
+from localspec.engine.media_marks import media_mark
 from localspec.errors import ModelLoadError, OutOfMemoryError
 from localspec.server import anthropic_messages
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.responses_input import input_messages
+from localspec.server.responses_items import given_items
 from localspec.server.stored_responses import StoredResponses
 from localspec.server.template_messages import messages_of
 from localspec.server.tool_names import ToolNames
@@ -43,10 +48,33 @@ def test_an_item_that_is_referred_to_says_who_spoke_last() -> None:
     stored.add([], {"id": "resp_1", "output": [said]})
     asked = {"role": "user", "content": [PICTURE, {"type": "input_text", "text": "what is it"}]}
     reference = {"type": "item_reference", "id": "msg_1"}
-    found = input_messages(Fields({"input": [asked, reference]}), ToolNames(), stored, None)
+    found, _ = input_messages(Fields({"input": [asked, reference]}), ToolNames(), stored, None)
     assert [each["role"] for each in found] == ["user", "assistant"]
     with pytest.raises(ApiError, match="reads nothing else"):
         input_messages(Fields({"input": [reference, asked]}), ToolNames(), stored, None)
+
+
+def test_a_file_that_several_turns_have_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for the stored answer."""
+    decoded = list[str]()
+
+    def decode(text: str, **options: Any) -> bytes:
+        decoded.append(text)
+        return b64decode(text, **options)
+
+    monkeypatch.setattr(media_parts, "b64decode", decode)
+    sent = b64encode(picture()).decode()
+    turns = [
+        {"role": "user", "content": [{"type": "input_image", "image_url": f"data:;base64,{sent}"}]}
+        for _ in range(2)
+    ]
+    body, reader = Fields({"input": turns}), SimpleNamespace(reads_images=True, prepare=len)
+    messages, marks = input_messages(body, ToolNames(), StoredResponses(), cast(Any, reader))
+    items = given_items(cast(Any, SimpleNamespace(body=body, marks=marks)), "resp_1")
+    mark = media_mark(picture())
+    assert [each["content"] for each in messages] == [mark, mark]
+    assert [each["content"][0]["image_url"] for each in items] == [f"data:;base64,{mark}"] * 2
+    assert decoded == [sent]
 
 
 @pytest.mark.parametrize("role", ["user", "system", "developer", "assistant"])
