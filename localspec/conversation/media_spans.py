@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from localspec.engine.media_marks import as_lines
 from localspec.utils.format import format_bytes, format_seconds, printable
 from localspec.utils.media_file import image_size, is_sound, sound_seconds
 
@@ -75,25 +76,24 @@ def chip(name: str, data: bytes) -> str:
 
 
 def laid_out(parts: Iterable[str | tuple[str, bytes]]) -> tuple[str, tuple[MediaSpan, ...]]:
-    """Texts are lines, as in every message of parts; chips get spaces that the model does not read.
+    """Texts and files as a turn has them; chips get spaces that the model does not read.
 
     Beside a code block, which may have a name above it, a chip is a paragraph of its own.
     """
-    text, spans, follows = "", list[MediaSpan](), True
-    for part in parts:
+    text, spans = "", list[MediaSpan]()
+    for part in as_lines(parts):
         if isinstance(part, str):
-            if spans and follows and part[:1] not in _CLOSING and not part[:1].isspace():
+            if spans and part[:1] not in _CLOSING and not part[:1].isspace():
                 gap = _gap(part.splitlines()[:2])
                 spans[-1] = replace(spans[-1], end=spans[-1].end + len(gap))
                 text += gap
-            text += part if follows else f"\n{part}"
+            text += part
         else:
             is_open = text[-1:] in ("", " ", "\n", *"([{")
             gap = "" if is_open else _gap(text.splitlines()[-1:])
             shown = gap + chip(*part)
             spans.append(MediaSpan(len(text), len(text) + len(shown), *part))
             text += shown
-        follows = not isinstance(part, str)
     return text, tuple(spans)
 
 

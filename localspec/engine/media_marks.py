@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from secrets import token_hex
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from localspec.errors import InvalidValueError
 from localspec.utils.media_file import is_sound
@@ -29,6 +29,7 @@ _files: OrderedDict[str, bytes] = OrderedDict()
 _lock = Lock()
 NEED_PROJECTOR = "images and sounds need the model's mmproj file beside it"
 Tokenize = Callable[[str], list[int]]
+_File = TypeVar("_File")
 
 
 def media_mark(data: bytes) -> str:
@@ -46,14 +47,21 @@ def mark_of(key: str, data: bytes) -> str:
     return f"<|media {_SECRET} {key}|>"
 
 
-def join_parts(parts: Iterable[str]) -> str:
-    """The parts of a content as its lines; an image is no line of its own, as models know it."""
-    text, follows = "", True
+def as_lines(parts: Iterable[str | _File]) -> Iterator[str | _File]:
+    """The parts of a content as its lines; an image is no line of its own, as models know it.
+
+    parts: texts, and images and sounds, which are marks, or no texts at all.
+    """
+    follows = True
     for part in parts:
-        is_mark = bool(_MARK.fullmatch(part))
-        text += part if is_mark or follows else f"\n{part}"
-        follows = is_mark
-    return text
+        is_text = isinstance(part, str) and not _MARK.fullmatch(part)
+        yield part if follows or not is_text else f"\n{part}"
+        follows = not is_text
+
+
+def join_parts(parts: Iterable[str]) -> str:
+    """The parts of a content as one text, as of `as_lines`."""
+    return "".join(as_lines(parts))
 
 
 def media_tokens(text: str, model: "Model", first: Tokenize, rest: Tokenize) -> list[int]:
