@@ -3,6 +3,7 @@
 import re
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 
 from localspec.errors import InvalidValueError
 from localspec.utils.format import format_bytes
@@ -134,19 +135,10 @@ def image_size(data: bytes) -> tuple[int, int] | None:
                 return struct.unpack_from("<HH", data, 18)
             columns, rows = struct.unpack_from("<ii", data, 18)
             return columns, abs(rows)
-        if data.startswith(b"\xff\xd8"):
-            return _jpeg_size(data)
     except struct.error:
-        pass
-    return None
-
-
-def _jpeg_size(data: bytes) -> tuple[int, int] | None:
-    for marker, at in _jpeg_segments(data):
-        if marker in _JPEG_FRAMES:
-            rows, columns = struct.unpack_from(">HH", data, at + 1)
-            return (rows, columns) if orientation(data) in _ON_ITS_SIDE else (columns, rows)
-    return None
+        return None
+    size, turned = _jpeg(data)
+    return size[::-1] if size and turned in _ON_ITS_SIDE else size
 
 
 def orientation(data: bytes) -> int:
@@ -154,27 +146,36 @@ def orientation(data: bytes) -> int:
 
     1: not at all; also of files that say nothing, and of those that are no JPEG.
     """
+    return _jpeg(data)[1]
+
+
+def _jpeg(data: bytes) -> tuple[tuple[int, int] | None, int]:
+    """The columns and rows of a JPEG's pixels, None if they cannot be read, and its orientation."""
     if not data.startswith(b"\xff\xd8"):
-        return 1
-    try:
+        return None, 1
+    size: tuple[int, int] | None = None
+    turned: int | None = None
+    with suppress(struct.error):
         for marker, at in _jpeg_segments(data):
-            if marker == _JPEG_EXIF and data[at : at + 6] == b"Exif\0\0":
-                return _tiff_orientation(data[at + 6 :])
-    except struct.error:
-        pass
-    return 1
+            if marker in _JPEG_FRAMES and size is None:
+                rows, columns = struct.unpack_from(">HH", data, at + 1)
+                size = columns, rows
+            elif marker == _JPEG_EXIF and data[at : at + 6] == b"Exif\0\0" and turned is None:
+                turned = _tiff_orientation(data[at + 6 :])
+    return size, turned or 1
 
 
 def _tiff_orientation(data: bytes) -> int:
     order = {b"II": "<", b"MM": ">"}.get(data[:2])
     if order is None:
         return 1
-    (first,) = struct.unpack_from(f"{order}I", data, 4)
-    (count,) = struct.unpack_from(f"{order}H", data, first)
-    for at in range(first + 2, first + 2 + 12 * count, 12):
-        tag, _, _, value = struct.unpack_from(f"{order}HHIH", data, at)
-        if tag == _TIFF_ORIENTATION:
-            return value if 1 <= value <= 8 else 1
+    with suppress(struct.error):
+        (first,) = struct.unpack_from(f"{order}I", data, 4)
+        (count,) = struct.unpack_from(f"{order}H", data, first)
+        for at in range(first + 2, first + 2 + 12 * count, 12):
+            tag, _, _, value = struct.unpack_from(f"{order}HHIH", data, at)
+            if tag == _TIFF_ORIENTATION:
+                return value if 1 <= value <= 8 else 1
     return 1
 
 
