@@ -11,6 +11,8 @@ _UNREAD = (
     "such as {}"
 )
 
+_LEAVES_OUT = "the chat template of {} leaves out images of earlier messages"
+
 
 class Notices:
     """What the user of a slot was told of its models, by the engine's `notes` at first."""
@@ -24,9 +26,10 @@ class Notices:
         loaded, failures = self._slot.loaded, self._slots.failures
         merged = _MERGED if transcript.merged else None
         unread = transcript.unread and _UNREAD.format(transcript.model.path.name, transcript.unread)
+        left_out = transcript.leaves_out and _LEAVES_OUT.format(transcript.model.path.name)
         projector = self._slot.target.model.projector
         own = loaded.apart, loaded.threads_note, projector and projector.note, loaded.drafters.lost
-        lines = (merged, unread, *own, failures)
+        lines = (merged, unread, left_out, *own, failures)
         new = [line for line in lines if line and line not in self._told]
         self._told.update(new)
         return new

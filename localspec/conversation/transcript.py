@@ -17,16 +17,18 @@ from localspec.conversation.media_spans import MediaSpan, replaced
 from localspec.conversation.reasoning import tags_for
 from localspec.conversation.thinking import thinking_switch
 from localspec.conversation.turns import EMPTY, TokenizedText, Turn
+from localspec.engine.chat_messages import just_sent
 from localspec.engine.media_marks import (
+    leaves_out,
     mark_of,
     only_for_chats,
     read_media,
     reads,
-    told_without_marks,
+    require_written,
 )
-from localspec.engine.prompt import Wording, special_texts, template_tokens, text_tokens
+from localspec.engine.prompt import Wording, template_tokens, text_tokens, written
 from localspec.errors import InvalidValueError
-from localspec.llama.chat_template import Message, mentions, render
+from localspec.llama.chat_template import Message, mentions
 from localspec.llama.model import Model
 
 _REASONING_KEY = "reasoning_content"
@@ -41,7 +43,8 @@ class Transcript:
 
     merged: whether the template refused the turns, so that consecutive turns of one role, or the
     system prompt and the first question, were merged. unread: a chip that stood in a prompt for an
-    image or a sound which the model does not read; None if there was none.
+    image or a sound which the model does not read; None if there was none. leaves_out: whether
+    the template left out an image of an earlier message.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Transcript:
     ) -> None:
         self.merged = False
         self.unread: str | None = None
+        self.leaves_out = False
         self._rotations = rotations
         self.model = model
         self.template = template
@@ -198,24 +202,19 @@ class Transcript:
         for number, attempt in enumerate(arrangements(system, messages)):
             try:
                 text = self._render(attempt)
-                self.merged = number > 0
-                return text
             except InvalidValueError as error:
                 refusal = refusal or error
+                continue
+            self.merged, self.leaves_out = number > 0, leaves_out(text, messages)
+            return text
         raise refusal or AssertionError
 
     def _render(self, messages: Sequence[Message]) -> str:
-        bos, eos = special_texts(self.model)
-        with told_without_marks():
-            return render(
-                self.template or "",
-                messages,
-                bos=bos,
-                eos=eos,
-                tools=self._tools,
-                now=self._began,
-                options=self.options,
-            )
+        """Raises InvalidValueError where the template takes not all that was just sent."""
+        template, rest = self.template or "", {"tools": self._tools, "now": self._began}
+        text = written(self.model, template, messages, options=self.options, **rest)
+        require_written(text, just_sent(messages))
+        return text
 
     def _message(self, turn: Turn) -> Message:
         if turn.role != "assistant":

@@ -7,12 +7,12 @@ becomes tokens. Nobody can write a mark but this process: it has a secret.
 import re
 from base64 import b64encode
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from secrets import token_hex
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from localspec.errors import InvalidValueError
 from localspec.utils.media_file import is_sound
@@ -112,6 +112,25 @@ def no_projector(model: "Model") -> str:
 def without_marks(text: str) -> str:
     """A text with words in place of marks, for people."""
     return _MARK.sub("[image]", text)
+
+
+def leaves_out(text: str, messages: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a chat template has not written an image of these messages into a text.
+
+    A part of an image's mark is none either, and is for nobody to read.
+    """
+    marks = (mark[0] for each in messages for mark in _MARK.finditer(str(each.get("content"))))
+    is_cut = _SECRET in text and _SECRET in without_marks(text)
+    return is_cut or any(mark not in text for mark in marks)
+
+
+def require_written(text: str, messages: Iterable[Mapping[str, Any]]) -> None:
+    """Raise InvalidValueError where `leaves_out` is true."""
+    if leaves_out(text, messages):
+        raise InvalidValueError(
+            "the model's chat template leaves out an image of the message; try another template "
+            f"({option('chat_template')})"
+        )
 
 
 @contextmanager

@@ -6,7 +6,12 @@ from operator import index
 from typing import Any, cast
 
 from localspec.engine.chat_messages import as_texts
-from localspec.engine.media_marks import media_tokens, told_without_marks, without_marks
+from localspec.engine.media_marks import (
+    media_tokens,
+    require_written,
+    told_without_marks,
+    without_marks,
+)
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.llama.chat_template import Message, render
@@ -29,9 +34,10 @@ class Chat:
         """
         media = model.projector is not None if media is None else media
         messages = as_texts(self.messages, media=media)
-        bos, eos = special_texts(model)
-        with told_without_marks():
-            return render(template, messages, bos=bos, eos=eos, options=self.template_options)
+        text = written(model, template, messages, options=self.template_options)
+        if model.projector:
+            require_written(text, messages)
+        return text
 
 
 # A text to continue, its token ids, or the messages of a chat.
@@ -170,6 +176,16 @@ def template_tokens(text: str, model: Model, *, after: bool = False) -> list[int
     tokens = text_tokens(text, lambda text: media_tokens(text, model, first, rest))
     # Many templates write BOS themselves, and then the tokenizer adds a second one.
     return tokens[1:] if tokens[:2] == [model.bos] * 2 and not after else tokens
+
+
+def written(model: Model, template: str, messages: Sequence[Message], **more: Any) -> str:
+    """Messages as a chat template writes them for a model, with marks in place of images.
+
+    more: as of `render`. Raises what that raises.
+    """
+    bos, eos = special_texts(model)
+    with told_without_marks():
+        return render(template, messages, bos=bos, eos=eos, **more)
 
 
 def special_texts(model: Model) -> tuple[str, str]:

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from localspec.conversation.thinking import thinking_variables
-from localspec.engine.media_marks import told_without_marks, without_marks
-from localspec.engine.prompt import special_texts
+from localspec.engine.media_marks import without_marks
+from localspec.engine.prompt import written
 from localspec.llama.chat_template import TemplateRefusedError, render
 from localspec.llama.model import Model
 from localspec.server.thinking import Effort
@@ -31,7 +31,6 @@ def render_chat(
     template = model.chat_template or ""
     if isinstance(switch := options.get("enable_thinking"), bool):
         options = {**thinking_variables(switch), **options}
-    bos, eos = special_texts(model)
     later_system = any(each.get("role") == "system" for each in messages[1:])
     later_system = later_system and writes_later_system(template)
     taken, given = for_template(
@@ -41,8 +40,7 @@ def render_chat(
     def write(level: str | None) -> str:
         rest = {name: value for name, value in options.items() if name != _EFFORT}
         chosen = rest if level is None else {**rest, _EFFORT: level}
-        with told_without_marks():
-            text = render(template, taken, bos=bos, eos=eos, tools=given, options=chosen)
+        text = written(model, template, taken, tools=given, options=chosen)
         # A conversation may have begun with a model that reads images.
         return text if model.projector else without_marks(text)
 

@@ -297,6 +297,45 @@ def test_a_template_that_refuses_an_image_shows_no_mark() -> None:
             engine.stream([{"role": "user", "content": parts}], **OPTIONS)
 
 
+CUT = "{% for m in messages %}u {{ m.content[:30] }}{% endfor %}a "
+CUT_IN_A_MARK = "{% for m in messages %}u {{ m.content[:60] }}{% endfor %}a "
+ONLY_THE_LAST = "u {{ (messages | selectattr('role', 'equalto', 'user') | list | last).content }}a "
+
+
+@pytest.mark.parametrize("template", [CUT, CUT_IN_A_MARK])
+def test_a_template_that_leaves_out_the_image_of_a_message_is_told(template: str) -> None:
+    tiny_projector("llama")
+    path, options = seeing_model("llama"), LOAD | {"chat_template": template}
+    with (
+        localspec.load(path, draft="none", **options) as engine,
+        Session(engine, **OPTIONS) as session,
+    ):
+        told = r"leaves out an image of the message; try another template \(chat_template\)"
+        for parts in ([image(), said("words")], [said("words"), image(), said("more")]):
+            refused(lambda parts=parts: session.send(parts), session, told)
+            with pytest.raises(InvalidValueError, match=told):
+                engine.stream([{"role": "user", "content": parts}], **OPTIONS)
+        assert session.send("words").result().content
+
+
+def test_a_template_that_leaves_out_earlier_images_is_told_once() -> None:
+    tiny_projector("llama")
+    path, options = seeing_model("llama"), LOAD | {"chat_template": ONLY_THE_LAST}
+    with localspec.load(path, draft="none", **options) as engine, Session(engine) as session:
+        parts = [image(), said("words")]
+        line = Notice(f"the chat template of {path.name} leaves out images of earlier messages")
+        told = [
+            line in session.send(message, **OPTIONS)
+            for message in (parts, "and now", "and then", parts)
+        ]
+        assert told == [False, True, False, False]
+        assert has_media(session.written.tokens)
+        # A single text has nobody to tell.
+        messages = [{"role": "user", "content": each} for each in (parts, "and now")]
+        with pytest.raises(InvalidValueError, match="leaves out an image of the message"):
+            engine.stream(messages, **OPTIONS)
+
+
 def test_a_letter_that_is_none_is_named_behind_an_image(session: Session) -> None:
     parts = [said("some words"), image(), said("\ud800")]
     refused(lambda: session.send(parts), session, r"no valid Unicode: .* is '\\ud800'")

@@ -4,6 +4,7 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -466,6 +467,30 @@ def test_what_is_kept_of_a_text_with_an_image_is_read_again(
             found.append(text(served, asked(image(), WHAT)))
             assert served.end() == 0
     assert found[0] == found[1]
+
+
+def test_a_template_that_leaves_out_images_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_tiny(tmp_path / "a.gguf", "llama", quantised=False, template=TURNS)
+    write_projector(tmp_path / "mmproj-a.gguf", "mlp")
+    template = "u {{ messages[-1].content[:110] }}a "
+    seen, long = media_mark(FILES[0]) + "what", "w" * 50 + media_mark(FILES[0])
+
+    def read(service: Service, *contents: str) -> None:
+        roles = cycle(("user", "assistant"))
+        messages = [{"role": next(roles), "content": each} for each in contents]
+        asyncio.run(service.inputs.chat(ChatInput(messages, TextSettings(max_tokens=2))))
+
+    with localspec.load(tmp_path / "a.gguf", draft="none", chat_template=template) as engine:
+        service = Service(engine, SlotPool(engine, 1, 8), ["a"])
+        read(service, seen)
+        assert not caplog.messages
+        read(service, seen, "a", "and now")
+        assert caplog.messages == ["the chat template of a leaves out earlier images"]
+        for contents in ([long], [seen, "a", long]):
+            with pytest.raises(InvalidValueError, match="leaves out an image of the message"):
+                read(service, *contents)
 
 
 def test_each_image_is_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

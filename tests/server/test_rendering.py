@@ -87,7 +87,7 @@ def test_what_stands_in_is_said_and_found_once(
         tried.append(options["reasoning_effort"])
         return ""
 
-    monkeypatch.setattr(rendering, "render", render)
+    monkeypatch.setattr(rendering, "written", render)
     render_chat(model(LEVELS), QUESTION, None, options)
     assert tried == ["medium"]
 
@@ -110,18 +110,18 @@ def test_messages_that_are_refused_are_refused_at_any_level() -> None:
 def test_what_fails_once_stands_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits of time and memory, and processes that cannot be started, are no refusal."""
     [options, *_] = options_of_all("high")
-    wrote = rendering.render
 
     def fails(*_given: Any, **_more: Any) -> str:
         raise InvalidValueError("no process can be started")
 
     later = [{"role": "system", "content": "a"}, *QUESTION, {"role": "system", "content": "b"}]
     rendering.writes_later_system.cache_clear()
-    monkeypatch.setattr(rendering, "render", fails)
+    for name in ("render", "written"):
+        monkeypatch.setattr(rendering, name, fails)
     for messages in (QUESTION, later):
         with pytest.raises(InvalidValueError, match="no process"):
             render_chat(model("{{ messages[-1].content }}"), messages, None, options)
-    monkeypatch.setattr(rendering, "render", wrote)
+    monkeypatch.undo()
     each = "{% for each in messages %}{{ each.role }} {{ each.content }} {% endfor %}"
     assert render_chat(model("{{ reasoning_effort }}"), QUESTION, None, options) == "high"
     assert render_chat(model(each), later, None, options).endswith("system b ")
