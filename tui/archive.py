@@ -334,9 +334,10 @@ class Archive:
         return session.is_stored or bool(session.unsaved)
 
     def delete(self, key: str) -> None:
-        """Delete a session. An unknown key is not an error."""
+        """Delete a session. An unknown key is not an error; the disk gets much back soon."""
         with self._database.writing() as connection:
             connection.execute("DELETE FROM session WHERE key = ?", [key])
+        self._database.give_back()
         if session := self._sessions.get(key):  # what could not be saved of it is deleted, too
             session.is_described, session.failure = True, None
             session.unsaved.clear()

@@ -2,22 +2,27 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from threading import Thread
 
 from localspec.errors import LocalspecError
 from localspec.utils.paths import make_private_folder
 from localspec_tui import schema, search_index
 from localspec_tui.row_values import decoded
-from localspec_tui.schema import DamagedError, UnusableError
+from localspec_tui.schema import DamagedError, UnusableError, pragma
 from localspec_tui.transaction import transaction
 
 # Seconds to wait while another process writes, which takes it milliseconds.
 _BUSY_TIMEOUT, _SHORT_TIMEOUT = 2.0, 0.2
 # Pages up to which the whole file is checked, in less than a second.
 _MAX_CHECKED_PAGES = 25_000
+# The bytes of free pages from which on the disk gets them back, so many pages at once; between two
+# steps others may write, for so many seconds.
+_MUCH, _STEP, _PAUSE = 16 * 2**20, 256, 0.02
 _DAMAGED_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # While a file is opened, its schema may be what is damaged: SQLite then refuses what this program
 # says of tables and columns.
@@ -55,6 +60,8 @@ class Database:
             )
             self.is_kept = False
             self._connection = _open(":memory:")
+        # A process may have ended meanwhile.
+        self.give_back()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -108,6 +115,13 @@ class Database:
                 file.unlink()
         except OSError as error:
             raise LocalspecError(f"stored conversations cannot be deleted: {error}") from error
+
+    def give_back(self) -> None:
+        """Give what deleted conversations took back to the disk, in a thread, if it is much."""
+        with suppress(*_ERRORS):
+            page = pragma(self._connection, "page_size")
+            if self.is_kept and page * pragma(self._connection, "freelist_count") >= _MUCH:
+                Thread(target=_shrink, args=(self._file,), daemon=True, name="shrink").start()
 
     def close(self) -> None:
         """Close the file."""
@@ -177,6 +191,8 @@ def _open(file: Path | str) -> sqlite3.Connection:
     try:
         schema.check(connection)
         _check_pages(connection)
+        # Of a new file: its free pages can be given back.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         # A crash of the program loses nothing; a crash of the machine may lose the last second.
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -194,11 +210,28 @@ def _open(file: Path | str) -> sqlite3.Connection:
 
 def _check_pages(connection: sqlite3.Connection) -> None:
     """Check the whole file, unless it is large. Raises DamagedError."""
-    [(pages,)] = connection.execute("PRAGMA page_count")
-    if pages <= _MAX_CHECKED_PAGES:
+    if pragma(connection, "page_count") <= _MAX_CHECKED_PAGES:
         [(result,)] = connection.execute("PRAGMA quick_check(1)")
         if result != "ok":
             raise DamagedError("is damaged")
+
+
+def _shrink(file: Path) -> None:
+    """Remove free pages from a file. What another writer or the end of the process leaves, stays.
+
+    A file of an older version keeps them, and uses them again.
+    """
+    name = f"{file.absolute().as_uri()}?mode=rw"
+    with (
+        suppress(*_ERRORS),
+        closing(sqlite3.connect(name, uri=True, timeout=_BUSY_TIMEOUT)) as connection,
+    ):
+        before = 0
+        while (free := pragma(connection, "freelist_count")) not in (0, before):
+            connection.executescript(f"PRAGMA incremental_vacuum({_STEP})")
+            before = free
+            time.sleep(_PAUSE)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _is_damaged(error: BaseException, codes: Collection[int] = _DAMAGED_CODES) -> bool:

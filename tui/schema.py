@@ -100,9 +100,9 @@ def check(connection: sqlite3.Connection) -> None:
     """Raises UnusableError for a file of another program, or of another version of localspec."""
     if _is_empty(connection):
         return
-    if _pragma(connection, "application_id") != _APPLICATION_ID:
+    if pragma(connection, "application_id") != _APPLICATION_ID:
         raise UnusableError("holds no sessions")
-    if _pragma(connection, "user_version") != VERSION:
+    if pragma(connection, "user_version") != VERSION:
         raise UnusableError("is of another version of localspec")
 
 
@@ -143,6 +143,7 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
     return not tables
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
+def pragma(connection: sqlite3.Connection, name: str) -> int:
+    """The value of a setting of the file."""
     [(value,)] = connection.execute(f"PRAGMA {name}")
     return int(value)

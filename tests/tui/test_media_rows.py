@@ -2,9 +2,11 @@
 
 import json
 import sqlite3
+import time
 from base64 import b64decode
 from contextlib import closing, nullcontext
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from fakes.projectors import picture
@@ -13,7 +15,7 @@ from fakes.saved_sessions import query
 from localspec.cli import train_texts
 from localspec.conversation.message import as_turn
 from localspec.conversation.turns import Conversation, Turn
-from localspec_tui import schema
+from localspec_tui import database, schema
 from localspec_tui.archive import Archive
 from localspec_tui.export import export_session
 
@@ -67,6 +69,53 @@ def test_a_file_goes_with_the_last_conversation_that_has_it(archive: Archive, fi
     assert archive.open(second).conversation.turns[0].media[0].data == CAT
     archive.delete(second)
     assert files(file) == 0 and query(file, "SELECT * FROM media") == []
+
+
+def shrunk(file: Path, size: int) -> bool:
+    """Whether a file becomes smaller than this within some seconds, its log included."""
+    for _ in range(100):
+        if sum(part.stat().st_size for part in file.parent.glob(f"{file.name}*")) < size:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_the_disk_gets_back_what_large_images_took(
+    archive: Archive, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another window has the file open, and writes, or a process has ended before."""
+    monkeypatch.setattr(database, "_MUCH", 2**20)
+    rest = bytes(2**22)
+    kept = save(archive, question(("dog.png", DOG)))
+    deleted = [save(archive, question((name, CAT + rest + name.encode()))) for name in "abc"]
+    last = save(archive, question(("cat.png", CAT)))
+    with closing(Archive(file)) as other:
+        archive.delete(deleted[0])
+        added = save(other, question(("also.png", CAT)))
+        assert shrunk(file, 3 * 2**22)
+        with monkeypatch.context() as patch:
+            patch.setattr(database, "Thread", lambda **_: Thread(target=int))
+            archive.delete(deleted[1])
+            archive.delete(deleted[2])
+        assert query(file, "PRAGMA freelist_count") > [(2000,)]
+        Archive(file).close()
+        assert shrunk(file, 2**20)
+        for key, data in ((kept, DOG), (last, CAT), (added, CAT)):
+            assert other.open(key).conversation.turns[0].media[0].data == data
+    assert query(file, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_a_file_of_a_version_that_gives_nothing_back_stays(tmp_path: Path) -> None:
+    file = tmp_path / "old.sqlite3"
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.executescript(
+            "CREATE TABLE a (b); INSERT INTO a VALUES (zeroblob(99999)); DELETE FROM a"
+        )
+    size = file.stat().st_size
+    database._shrink(file)
+    assert file.stat().st_size == size > 99999
+    database._shrink(tmp_path / "gone.sqlite3")
+    assert not (tmp_path / "gone.sqlite3").exists()
 
 
 @pytest.mark.parametrize(
