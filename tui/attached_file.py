@@ -8,7 +8,14 @@ from typing import Any
 from localspec.conversation.media_spans import media_part
 from localspec.errors import InvalidValueError
 from localspec.utils.format import format_bytes, printable
-from localspec.utils.media_file import MOST_BYTES, image_size, is_sound, require_readable
+from localspec.utils.media_file import (
+    CONVERT_IT,
+    MOST_BYTES,
+    image_size,
+    is_sound,
+    other_image,
+    require_readable,
+)
 from localspec.utils.text_file import SAVE_IT, decode_text, is_utf_16, undecodable
 from localspec_tui.file_names import path_of
 
@@ -69,6 +76,8 @@ def _block(name: str, data: bytes) -> str:
 
 
 def _text(name: str, data: bytes) -> str:
+    if other := other_image(data):
+        raise _error(name, f"is {other}", CONVERT_IT)
     if _is_binary(data):
         what = "is no text, JPEG, PNG, GIF, BMP, WAV, MP3 or FLAC"
         raise _error(name, what, "convert it to one of these")

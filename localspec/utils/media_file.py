@@ -18,6 +18,15 @@ _PLAIN_WAVS = (1, 3, 0xFFFE)
 # second, and how often they are halved, by the version.
 _FRAMES, _MOST_MP3_BYTES = re.compile(rb"Xing|Info"), 8_000_000
 _MP3_RATES, _MP3_HALVED = (44100, 48000, 32000), (2, 3, 1, 0)
+# Images that the library does not read, by how they begin.
+_OTHER_IMAGES = {
+    "a WebP image": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
+    "an AVIF image": re.compile(rb".{4}ftypavi[fs]", re.DOTALL),
+    "a HEIC image": re.compile(rb".{4}ftyp(?:he[iv][cxms]|mif1|msf1)", re.DOTALL),
+    "a TIFF image": re.compile(rb"II\*\0|MM\0\*"),
+    "a JPEG XL image": re.compile(rb"\xff\x0a|\0\0\0\x0cJXL "),
+}
+CONVERT_IT = "convert it to JPEG or PNG"
 # The markers of JPEG that begin with a frame's size; the others of that range are tables.
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _JPEG_EXIF, _JPEG_PIXELS = 0xE1, 0xDA
@@ -43,6 +52,8 @@ def require_readable(data: bytes, *, images: bool, sounds: bool) -> None:
         return
     if not images:
         raise InvalidValueError("an image was given, and this model sees nothing; give a text")
+    if other := other_image(data):
+        raise InvalidValueError(f"{other} was given; {CONVERT_IT}")
     size = image_size(data)
     if size is None:
         kinds = "JPEG, PNG, GIF or BMP" + (", WAV, MP3 or FLAC" if sounds else "")
@@ -147,6 +158,11 @@ def orientation(data: bytes) -> int:
     1: not at all; also of files that say nothing, and of those that are no JPEG.
     """
     return _jpeg(data)[1]
+
+
+def other_image(data: bytes) -> str | None:
+    """Which image a file is that is not read here, such as "a WebP image"; None for others."""
+    return next((name for name, begins in _OTHER_IMAGES.items() if begins.match(data)), None)
 
 
 def _jpeg(data: bytes) -> tuple[tuple[int, int] | None, int]:

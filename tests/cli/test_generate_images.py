@@ -20,6 +20,7 @@ REFUSED = {
     ("--image", "none.png"): "none.png cannot be read: No such file or directory; name a file in",
     ("--image", "."): "--image . cannot be read: Is a directory",
     ("--image", "text.png"): "text.png: a file was given that is no JPEG, PNG, GIF or BMP; convert",
+    ("--image", "cat.webp"): "--image cat.webp: a WebP image was given; convert it to JPEG or PNG",
     ("--image", "empty.png"): "empty.png: a file was given that is no JPEG, PNG, GIF or BMP",
     ("--image", "a.wav"): "--image a.wav is a sound; name it with --audio",
     ("--audio", "cat.png"): "--audio cat.png is no WAV, MP3 or FLAC; convert it",
@@ -37,6 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "cat.png").write_bytes(picture())
     (tmp_path / "text.png").write_text("no image")
     (tmp_path / "empty.png").touch()
+    (tmp_path / "cat.webp").write_bytes(b"RIFF\0\0\0\0WEBPVP8 ")
     (tmp_path / "a.wav").write_bytes(WAV)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -211,6 +211,7 @@ def test_what_clients_ask_about(seeing: Served) -> None:
         ("/etc/passwd", "'/etc/passwd', which is no base64"),
         ("/etc/passwd1", "that is no JPEG, PNG, GIF or BMP"),
         ("../cat.png", "which is no base64"),
+        (b64encode(b"RIFF\0\0\0\0WEBPVP8 ").decode(), ": a WebP image was given; convert it to"),
         ("data:image/png,abc", "give its data in base64"),
         ("data:image/png;base64,", "is empty"),
         (URLS[0][:-40], "cannot be read"),

@@ -375,7 +375,8 @@ def test_what_fails_comes_back_with_its_images(eyes: Any) -> None:
     assert eyes.input_value("#text") == "what"
     chips(eyes, 1).click()
     assert eyes.evaluate(HANDED, ["drop", [["notes.txt", "text/plain", "YWJj"]], []])
-    eyes.locator("#talk > .error", has_text="notes.txt cannot be read as an image").wait_for()
+    told = "notes.txt cannot be read as an image here; convert it to JPEG or PNG."
+    eyes.locator("#talk > .error", has_text=told).wait_for()
     chips(eyes, 0)
 
 

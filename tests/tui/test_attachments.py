@@ -170,6 +170,7 @@ def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
     line = "@image.png is no text, JPEG, PNG, GIF, BMP, WAV, MP3 or FLAC; convert it to one of"
     assert refused("see @image.png").startswith(line)
     (folder / "image.png").write_bytes(b"RIFF\0\x10\0\0WEBP" + b"\xff" * MAX_BYTES)
+    line = "@image.png is a WebP image; convert it to JPEG or PNG, or put the word between back"
     assert refused("see @image.png").startswith(line)
     assert "@zero.bin is no text: it has a zero byte" in refused("see @zero.bin")
     (folder / "latin.txt").write_bytes(b"caf\xe9")

@@ -16,6 +16,7 @@ from localspec.utils.media_file import (
     image_size,
     is_sound,
     orientation,
+    other_image,
     require_readable,
     sound_seconds,
 )
@@ -44,6 +45,30 @@ TABLE = b"\xff\xe1" + struct.pack(">H", 2 + 5) + b"EXIF\0"
 )
 def test_the_size_of_an_image(data: bytes, size: tuple[int, int] | None) -> None:
     assert image_size(data) == size
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"RIFF\x0a\x0a\0\0WEBPVP8 ", "a WebP image"),
+        (b"\0\0\0\x20ftypavif", "an AVIF image"),
+        (b"\0\0\0\x0aftypheic", "a HEIC image"),
+        (b"\0\0\0\x18ftypmif1", "a HEIC image"),
+        (b"II*\0\x08\0\0\0", "a TIFF image"),
+        (b"MM\0*\0\0\0\x08", "a TIFF image"),
+        (b"\xff\x0a\xfa", "a JPEG XL image"),
+        (b"\0\0\0\x0cJXL \x0d\x0a", "a JPEG XL image"),
+        (b"\0\0\0\x20ftypM4A ", None),
+        (b"WEBP", None),
+        (picture(), None),
+        (sound(0.1), None),
+    ],
+)
+def test_images_of_other_kinds_are_named(data: bytes, kind: str | None) -> None:
+    assert other_image(data) == kind
+    if kind:
+        with pytest.raises(InvalidValueError, match=f"{kind} was given; convert it to JPEG or PNG"):
+            require_readable(data, images=True, sounds=True)
 
 
 @pytest.mark.parametrize("turned", [None, 0, 1, 6, 8, 9, 65535])
