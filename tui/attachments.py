@@ -60,8 +60,8 @@ class Attachments:
         """Replace each name in a message by a code block with the file.
 
         A word after @ that is no existing path stays. With an image or a sound the message is a
-        list of parts. Raises InvalidValueError for a path that is none of these files, or is too
-        large.
+        list of parts. Raises InvalidValueError for a folder, and for a file that is too large, or
+        neither a text nor one of these.
         """
         parts: list[Attached] = []
         end = 0

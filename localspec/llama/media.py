@@ -3,14 +3,13 @@
 import ctypes
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from hashlib import blake2b, sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeAlias, cast
-from weakref import finalize, ref
+from typing import Any, cast
+from weakref import finalize
 
 import llama_cpp
 import numpy as np
@@ -21,17 +20,13 @@ from localspec.llama import library
 from localspec.llama.batch import SECTIONS
 from localspec.llama.devices import gpu_pointers
 from localspec.llama.model import Model
+from localspec.llama.prepared_media import Part, PreparedMedia
 from localspec.utils import lack_of_memory
 from localspec.utils.closing import Closing
 from localspec.utils.media import MediaToken
 from localspec.utils.media_file import orientation, require_readable
 from localspec.utils.option_names import option
 
-# Of how many images and sounds the prepared pixels are kept, beside those of texts in caches; with
-# those that wait for their text.
-_KEPT, _MOST_KEPT = 8, 32
-# And so many rows at most, each of some 10 kB of pixels; a single image may have more.
-_MOST_KEPT_ROWS = 16_384
 # The most bytes of rows that are kept beside those of the last image: several texts may be reading
 # images of several passes each, in turns.
 _MOST_ROW_BYTES = 128 * 2**20
@@ -98,10 +93,6 @@ class Encoded:
         return np.ascontiguousarray(by_row[:, [0, 2, 1, 3]].T)
 
 
-# Tokens of the vocabulary, or rows.
-Part: TypeAlias = Sequence[int] | Encoded
-
-
 def encoded(token: MediaToken) -> Encoded:
     """What a token is a row of, which is one of this library."""
     return cast(Encoded, token.media)
@@ -125,11 +116,7 @@ class Projector(Closing):
         mtmd = mtmd_library()
         self.path = path
         self._model, self._most_rows, self._lock = model, most_rows, Lock()
-        # Those that were asked for last are at the end, and those that wait for their text.
-        self._tokens: OrderedDict[bytes, list[int]] = OrderedDict()
-        self._waiting: set[bytes] = set()
-        # Of all that are in texts.
-        self._parts: dict[bytes, Sequence[Sequence[int] | ref[Encoded]]] = {}
+        self._prepared = PreparedMedia()
         # Those that were used last are at the end.
         self._rows: OrderedDict[Encoded, NDArray[np.float32]] = OrderedDict()
         self.lack: str | None = None
@@ -175,49 +162,16 @@ class Projector(Closing):
 
         data: as of `tokens`, which raises the same.
         """
-        self._read(data, waits=True)
+        with self._lock:
+            self._prepared.tokens(data, self._parts_of, waits=True)
 
     def tokens(self, data: bytes) -> list[int]:
         """The tokens of an image or a sound, with those that begin and end it for the model.
 
         data: the contents of a file. Raises InvalidValueError if it cannot be read.
         """
-        return self._read(data, waits=False)
-
-    def _read(self, data: bytes, *, waits: bool) -> list[int]:
-        key = sha256(data).digest()
         with self._lock:
-            known = self._tokens.get(key) or [*_spelled(self._in_texts(key), key)]
-            if not known:
-                parts = [*self._parts_of(data)]
-                self._parts[key] = [
-                    ref(each) if isinstance(each, Encoded) else each for each in parts
-                ]
-                known = [*_spelled(parts, key)]
-            self._tokens[key] = known
-            self._tokens.move_to_end(key)
-            if waits:
-                self._waiting.add(key)
-            else:
-                self._waiting.discard(key)
-            self._forget()
-        return [*known]
-
-    def _in_texts(self, key: bytes) -> Sequence[Part]:
-        """The parts of an image that some text still has; none without one."""
-        parts = [each() if isinstance(each, ref) else each for each in self._parts.get(key, ())]
-        found = [each for each in parts if each is not None]
-        return found if len(found) == len(parts) else ()
-
-    def _forget(self) -> None:
-        """Drop those that were asked for long ago, and do not wait; of all, a few stay at most."""
-        others = [key for key in self._tokens if key not in self._waiting]
-        for key in {*others[:-_KEPT], *[*self._tokens][:-_MOST_KEPT]}:
-            del self._tokens[key]
-        while len(self._tokens) > 1 and sum(map(len, self._tokens.values())) > _MOST_KEPT_ROWS:
-            self._tokens.popitem(last=False)
-        self._waiting &= self._tokens.keys()
-        self._parts = {key: parts for key, parts in self._parts.items() if self._in_texts(key)}
+            return self._prepared.tokens(data, self._parts_of, waits=False)
 
     def looks_ahead(self, chunk: Any) -> bool:
         """Whether the rows of a part attend to those behind them, too."""
@@ -264,8 +218,7 @@ class Projector(Closing):
     def close(self) -> None:
         """Free it."""
         with self._lock:
-            self._tokens.clear()
-            self._parts.clear()
+            self._prepared.clear()
             self._rows.clear()
             handle, self._handle = self._handle, None
             if handle:
@@ -321,16 +274,6 @@ class Projector(Closing):
             mtmd.mtmd_bitmap_free(bitmap)
 
 
-def _spelled(parts: Sequence[Part], key: bytes) -> Iterator[int]:
-    """The tokens of the parts of a file. key: its digest."""
-    for number, part in enumerate(parts):
-        if isinstance(part, Encoded):
-            for place in range(part.count):
-                yield MediaToken(_number(key, number, place), part, place)
-        else:
-            yield from part
-
-
 def _upright(bitmap: Any, turned: int) -> Any:
     """A photo as it is shown, in the place of one whose pixels are as the camera held it.
 
@@ -352,9 +295,3 @@ def _upright(bitmap: Any, turned: int) -> Any:
 
 def _unreadable(reason: str) -> InvalidValueError:
     return InvalidValueError(f"an image or a sound cannot be read ({reason}); give another file")
-
-
-def _number(key: bytes, part: int, place: int) -> int:
-    """A number below 0 for a row; other media have others at nearly every place."""
-    digest = blake2b(key + part.to_bytes(4, "little") + place.to_bytes(4, "little"), digest_size=4)
-    return -1 - int.from_bytes(digest.digest(), "little") % (2**31 - 1)

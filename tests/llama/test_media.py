@@ -26,7 +26,7 @@ from fakes.tiny import tiny_folder
 from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
-from localspec.llama import library, media
+from localspec.llama import library, media, prepared_media
 from localspec.llama.context import Context, single_sequence
 from localspec.llama.context_params import ContextParams
 from localspec.llama.devices import processor_pointers
@@ -565,10 +565,11 @@ def test_what_waits_for_a_text_is_bounded(eyes: Eyes, monkeypatch: pytest.Monkey
     """A client may send many large images to what makes no text of them."""
     images = [picture(200, 90, seed=seed) for seed in range(6)]
     rows = len(eyes.projector.tokens(images[0]))
-    monkeypatch.setattr(media, "_MOST_KEPT_ROWS", 3 * rows)
+    kept = eyes.projector._prepared
+    monkeypatch.setattr(prepared_media, "_MOST_KEPT_ROWS", 3 * rows)
     for image in images:
         eyes.projector.prepare(image)
-    assert len(eyes.projector._tokens) == len(eyes.projector._waiting) == 3
-    monkeypatch.setattr(media, "_MOST_KEPT_ROWS", 1)
+    assert len(kept._tokens) == len(kept._waiting) == 3
+    monkeypatch.setattr(prepared_media, "_MOST_KEPT_ROWS", 1)
     eyes.projector.prepare(images[0])
-    assert len(eyes.projector._tokens) == 1
+    assert len(kept._tokens) == 1
