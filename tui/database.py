@@ -103,6 +103,8 @@ class Database:
             connection.execute("DELETE FROM media_file")
             search_index.forget_deleted(connection)
         with self.reading() as connection:
+            # Of a file of an older version, too.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("VACUUM")
             [(is_busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         if is_busy:
@@ -191,8 +193,9 @@ def _open(file: Path | str) -> sqlite3.Connection:
     try:
         schema.check(connection)
         _check_pages(connection)
-        # Of a new file: its free pages can be given back.
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        if not pragma(connection, "page_count"):
+            # So free pages can be given back. In a file that is no new one this would write.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         # A crash of the program loses nothing; a crash of the machine may lose the last second.
         connection.execute("PRAGMA synchronous = NORMAL")

@@ -204,6 +204,38 @@ def test_an_empty_file_is_set_up(file: Path) -> None:
     assert query(file, "PRAGMA user_version") == [(schema.VERSION,)]
 
 
+def test_opening_a_file_writes_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program may write at the time."""
+    monkeypatch.setattr(database, "_BUSY_TIMEOUT", 0)
+    with closing(Archive(file)) as archive:
+        save_session(archive, "said")
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with closing(Archive(file)) as archive:
+            assert archive.problem is None and titles(archive) == ["said"]
+            assert not file.with_name(f"{file.name}-wal").stat().st_size
+
+
+OPENER = """
+import resource, signal, sys
+from pathlib import Path
+from localspec_tui.archive import Archive
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+archive = Archive(Path(sys.argv[1]))
+assert archive.problem is None, archive.problem
+assert [each.title for each in archive.list()] == ["said"]
+"""
+
+
+@posix
+def test_a_file_is_opened_where_nothing_can_be_written(archive: Archive, file: Path) -> None:
+    """As on a full disk."""
+    save_session(archive, "said")
+    subprocess.run([sys.executable, "-c", OPENER, str(file)], check=True)
+
+
 def test_tables_of_another_make_are_not_used(archive: Archive, file: Path) -> None:
     """As after a change of bits that SQLite does not notice."""
     save_session(archive, "said")

@@ -135,6 +135,22 @@ def test_what_is_deleted_leaves_nothing_on_the_disk(
     assert CAT[60:120] not in file.read_bytes()
 
 
+def test_a_file_of_an_older_version_gives_free_pages_back_once_all_was_deleted(
+    archive: Archive, file: Path
+) -> None:
+    save(archive, question(("cat.png", CAT)))
+    archive.close()
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript("PRAGMA auto_vacuum = NONE; VACUUM")
+    for after in (0, 2):
+        assert query(file, "PRAGMA auto_vacuum") == [(0,)]
+        with closing(Archive(file)) as again:
+            assert again.problem is None and len(again.list()) == 1
+            if after:
+                again.delete_all()
+        assert query(file, "PRAGMA auto_vacuum") == [(after,)]
+
+
 def test_a_conversation_that_was_deleted_elsewhere_is_saved_with_its_images(
     archive: Archive, file: Path
 ) -> None:
