@@ -21,8 +21,8 @@ _BUSY_TIMEOUT, _SHORT_TIMEOUT = 2.0, 0.2
 # Pages up to which the whole file is checked, in less than a second.
 _MAX_CHECKED_PAGES = 25_000
 # The bytes of free pages from which on the disk gets them back, so many pages at once; between two
-# steps others may write, for so many seconds.
-_MUCH, _STEP, _PAUSE = 16 * 2**20, 256, 0.02
+# steps others may write, for so many seconds. Nobody waits for the disk.
+_MUCH, _STEP, _PAUSE = 16 * 2**20, 64, 0.1
 _DAMAGED_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # While a file is opened, its schema may be what is damaged: SQLite then refuses what this program
 # says of tables and columns.
@@ -229,11 +229,14 @@ def _shrink(file: Path) -> None:
         suppress(*_ERRORS),
         closing(sqlite3.connect(name, uri=True, timeout=_BUSY_TIMEOUT)) as connection,
     ):
+        connection.execute("PRAGMA synchronous = NORMAL")
         before = 0
         while (free := pragma(connection, "freelist_count")) not in (0, before):
             connection.executescript(f"PRAGMA incremental_vacuum({_STEP})")
             before = free
             time.sleep(_PAUSE)
+        # It would wait for readers while nobody may write.
+        connection.execute("PRAGMA busy_timeout = 0")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 

@@ -7,6 +7,7 @@ from base64 import b64decode
 from contextlib import closing, nullcontext
 from pathlib import Path
 from threading import Thread
+from threading import enumerate as enumerate_threads
 
 import pytest
 from fakes.projectors import picture
@@ -71,13 +72,19 @@ def test_a_file_goes_with_the_last_conversation_that_has_it(archive: Archive, fi
     assert files(file) == 0 and query(file, "SELECT * FROM media") == []
 
 
-def shrunk(file: Path, size: int) -> bool:
-    """Whether a file becomes smaller than this within some seconds, its log included."""
-    for _ in range(100):
-        if sum(part.stat().st_size for part in file.parent.glob(f"{file.name}*")) < size:
-            return True
-        time.sleep(0.1)
-    return False
+def shrunk(file: Path) -> int:
+    """The size of a file with its log, once all threads have ended that give room back."""
+    for thread in enumerate_threads():
+        if thread.name == "shrink":
+            thread.join()
+    return sum(part.stat().st_size for part in file.parent.glob(f"{file.name}*"))
+
+
+def delete_unshrunk(archive: Archive, key: str) -> None:
+    """Delete a session as a process does that ends at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "Thread", lambda **_: Thread(target=int))
+        archive.delete(key)
 
 
 def test_the_disk_gets_back_what_large_images_took(
@@ -85,6 +92,7 @@ def test_the_disk_gets_back_what_large_images_took(
 ) -> None:
     """Also where another window has the file open, and writes, or a process has ended before."""
     monkeypatch.setattr(database, "_MUCH", 2**20)
+    monkeypatch.setattr(database, "_PAUSE", 0)
     rest = bytes(2**22)
     kept = save(archive, question(("dog.png", DOG)))
     deleted = [save(archive, question((name, CAT + rest + name.encode()))) for name in "abc"]
@@ -92,17 +100,42 @@ def test_the_disk_gets_back_what_large_images_took(
     with closing(Archive(file)) as other:
         archive.delete(deleted[0])
         added = save(other, question(("also.png", CAT)))
-        assert shrunk(file, 3 * 2**22)
-        with monkeypatch.context() as patch:
-            patch.setattr(database, "Thread", lambda **_: Thread(target=int))
-            archive.delete(deleted[1])
-            archive.delete(deleted[2])
+        assert shrunk(file) < 3 * 2**22
+        delete_unshrunk(archive, deleted[1])
+        delete_unshrunk(archive, deleted[2])
         assert query(file, "PRAGMA freelist_count") > [(2000,)]
         Archive(file).close()
-        assert shrunk(file, 2**20)
+        assert shrunk(file) < 2**20
         for key, data in ((kept, DOG), (last, CAT), (added, CAT)):
             assert other.open(key).conversation.turns[0].media[0].data == data
     assert query(file, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_a_chat_saves_while_room_is_given_back(
+    archive: Archive, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It need not wait at all, and the thread waits for nobody who reads."""
+    monkeypatch.setattr(database, "_SHORT_TIMEOUT", 0)
+    monkeypatch.setattr(database, "_BUSY_TIMEOUT", 3600)
+    delete_unshrunk(archive, save(archive, question(("large.png", CAT + bytes(2**20)))))
+    pauses = list[float]()
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        with closing(Archive(file)) as window:
+            window.set_patient(False)
+            save(window, Turn("user", "said"))
+
+    monkeypatch.setattr(time, "sleep", pause)
+    thread = Thread(target=database._shrink, args=(file,), daemon=True)
+    with closing(sqlite3.connect(file, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM session").fetchall() == [(0,)]
+        thread.start()
+        thread.join(60)
+        assert not thread.is_alive()
+    assert len(archive.list()) == len(pauses) > 3
+    assert {*pauses} == {database._PAUSE} and query(file, "PRAGMA freelist_count") == [(0,)]
 
 
 def test_a_file_of_a_version_that_gives_nothing_back_stays(tmp_path: Path) -> None:
