@@ -23,6 +23,8 @@ _MAX_CHECKED_PAGES = 25_000
 # The bytes of free pages from which on the disk gets them back, so many pages at once; between two
 # steps others may write, for so many seconds. Nobody waits for the disk.
 _MUCH, _STEP, _PAUSE = 16 * 2**20, 64, 0.1
+# The value of `auto_vacuum` in files that can give pages back.
+_INCREMENTAL = 2
 _DAMAGED_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # While a file is opened, its schema may be what is damaged: SQLite then refuses what this program
 # says of tables and columns.
@@ -104,7 +106,7 @@ class Database:
             search_index.forget_deleted(connection)
         with self.reading() as connection:
             # Of a file of an older version, too.
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
             connection.execute("VACUUM")
             [(is_busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         if is_busy:
@@ -119,10 +121,16 @@ class Database:
             raise LocalspecError(f"stored conversations cannot be deleted: {error}") from error
 
     def give_back(self) -> None:
-        """Give what deleted conversations took back to the disk, in a thread, if it is much."""
+        """Give what deleted conversations took back to the disk, in a thread, if it is much.
+
+        A file of an older version keeps it, and uses it again.
+        """
         with suppress(*_ERRORS):
-            page = pragma(self._connection, "page_size")
-            if self.is_kept and page * pragma(self._connection, "freelist_count") >= _MUCH:
+            page, free, kind = (
+                pragma(self._connection, name)
+                for name in ("page_size", "freelist_count", "auto_vacuum")
+            )
+            if self.is_kept and page * free >= _MUCH and kind == _INCREMENTAL:
                 Thread(target=_shrink, args=(self._file,), daemon=True, name="shrink").start()
 
     def close(self) -> None:
@@ -195,7 +203,7 @@ def _open(file: Path | str) -> sqlite3.Connection:
         _check_pages(connection)
         if not pragma(connection, "page_count"):
             # So free pages can be given back. In a file that is no new one this would write.
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
         connection.execute("PRAGMA journal_mode = WAL")
         # A crash of the program loses nothing; a crash of the machine may lose the last second.
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -220,10 +228,7 @@ def _check_pages(connection: sqlite3.Connection) -> None:
 
 
 def _shrink(file: Path) -> None:
-    """Remove free pages from a file. What another writer or the end of the process leaves, stays.
-
-    A file of an older version keeps them, and uses them again.
-    """
+    """Remove free pages from a file, until another program holds it or the process ends."""
     name = f"{file.absolute().as_uri()}?mode=rw"
     with (
         suppress(*_ERRORS),

@@ -138,15 +138,7 @@ def test_a_chat_saves_while_room_is_given_back(
     assert {*pauses} == {database._PAUSE} and query(file, "PRAGMA freelist_count") == [(0,)]
 
 
-def test_a_file_of_a_version_that_gives_nothing_back_stays(tmp_path: Path) -> None:
-    file = tmp_path / "old.sqlite3"
-    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
-        connection.executescript(
-            "CREATE TABLE a (b); INSERT INTO a VALUES (zeroblob(99999)); DELETE FROM a"
-        )
-    size = file.stat().st_size
-    database._shrink(file)
-    assert file.stat().st_size == size > 99999
+def test_a_file_that_is_gone_is_not_made_to_give_room_back(tmp_path: Path) -> None:
     database._shrink(tmp_path / "gone.sqlite3")
     assert not (tmp_path / "gone.sqlite3").exists()
 
@@ -168,20 +160,27 @@ def test_what_is_deleted_leaves_nothing_on_the_disk(
     assert CAT[60:120] not in file.read_bytes()
 
 
-def test_a_file_of_an_older_version_gives_free_pages_back_once_all_was_deleted(
-    archive: Archive, file: Path
+def test_a_file_of_an_older_version_keeps_free_pages_until_all_is_deleted(
+    archive: Archive, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save(archive, question(("cat.png", CAT)))
+    large = save(archive, question(("cat.png", CAT + bytes(2**20))))
+    save(archive, Turn("user", "said"))
     archive.close()
     with closing(sqlite3.connect(file)) as connection:
         connection.executescript("PRAGMA auto_vacuum = NONE; VACUUM")
-    for after in (0, 2):
+    started = list[object]()
+    monkeypatch.setattr(database, "_MUCH", 2**10)
+    monkeypatch.setattr(database, "_shrink", started.append)
+    with closing(Archive(file)) as again:
+        again.delete(large)
+        assert query(file, "PRAGMA freelist_count") > [(200,)]
         assert query(file, "PRAGMA auto_vacuum") == [(0,)]
-        with closing(Archive(file)) as again:
-            assert again.problem is None and len(again.list()) == 1
-            if after:
-                again.delete_all()
-        assert query(file, "PRAGMA auto_vacuum") == [(after,)]
+        again.delete_all()
+        assert query(file, "PRAGMA auto_vacuum") == [(2,)]
+        assert not started
+        again.delete(save(again, question(("cat.png", CAT + bytes(2**20)))))
+        shrunk(file)
+        assert started == [file]
 
 
 def test_a_conversation_that_was_deleted_elsewhere_is_saved_with_its_images(
