@@ -97,6 +97,11 @@ class Archive:
         """Whether the sessions are in a file, and not in memory only."""
         return self._database.is_kept
 
+    def require_file(self) -> None:
+        """Raises LocalspecError if the file cannot be opened: its sessions are not those here."""
+        if self._database.refusal:
+            raise LocalspecError(self._database.refusal)
+
     def is_stored(self, key: str) -> bool:
         """Whether the file has a session that was created or opened here, or a part of it."""
         return self.is_kept and self._sessions[key].is_stored
@@ -347,8 +352,7 @@ class Archive:
 
         Raises LocalspecError if that is not possible.
         """
-        if not self.is_kept:
-            raise LocalspecError(self.problem or "there is no file of conversations")
+        self.require_file()
         self._database.delete_all()
 
     def latest(self) -> str | None:

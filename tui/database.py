@@ -37,7 +37,8 @@ class Database:
     """The tables of `schema`, and the search index.
 
     problem: one line about the file; None if there is no problem. A file that cannot be used is
-    renamed, and a new one is created. If that is not possible, the sessions are in memory only.
+    renamed, and a new one is created. If that is not possible, the sessions are in memory only, and
+    refusal says why.
     is_kept: whether they are in a file. is_patient: whether a change waits while another process
     writes; if not, it waits a moment, and not even that once it has been in vain.
     """
@@ -45,6 +46,7 @@ class Database:
     def __init__(self, file: Path | None) -> None:
         """Open a file; None is the memory."""
         self.problem: str | None = None
+        self.refusal: str | None = None
         self.is_kept, self.is_patient = file is not None, True
         self._file = file or Path(":memory:")
         # Whether the last change has waited in vain.
@@ -56,6 +58,7 @@ class Database:
             self._connection = self._connect()
         except (OSError, *_ERRORS) as error:
             reason = getattr(error, "strerror", None) or error
+            self.refusal = f"conversations in {file} cannot be opened: {reason}"
             self.problem = (
                 f"conversations cannot be saved in {file}: {reason}; "
                 "this one is lost when the chat ends"

@@ -218,6 +218,8 @@ def _require_streams(plain: bool) -> None:
 
 def _session(archive: "Archive", resume: str | None, *, latest: bool) -> str | None:
     """Return the key of the conversation to go on with, or None for a new one."""
+    if (latest or resume is not None) and os.path.exists(archive.file):
+        archive.require_file()
     if resume is None:
         return archive.latest() if latest else None
     keys = [each.key for each in archive.list() if each.key.startswith(resume)]

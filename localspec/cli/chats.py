@@ -15,11 +15,12 @@ CHATS = "chats"
 
 @contextmanager
 def opened_archive() -> Iterator["Archive"]:
-    """Open the archive of the chat."""
+    """Open the archive of the chat. Raises LocalspecError where its file cannot be opened."""
     # The chat's own room is the only one that knows it, and other commands are spared its imports.
     from localspec_tui.archive import Archive
 
     with closing(Archive()) as archive:
+        archive.require_file()
         yield archive
 
 

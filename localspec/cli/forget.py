@@ -3,6 +3,7 @@
 import click
 
 from localspec.cli.chats import opened_archive
+from localspec.cli.confirmation import agreed
 from localspec.cli.output import Output
 from localspec.distillation import work_folder
 from localspec.drafters.suffix_store import clear_all, default_folder
@@ -13,7 +14,8 @@ from localspec.server.kept_states import kept_folder
 
 @click.command()
 @click.option("--chats", is_flag=True, help="Delete all conversations of the chat, too.")
-def forget(*, chats: bool) -> None:
+@click.option("--yes", is_flag=True, help="Delete conversations without a question.")
+def forget(*, chats: bool, yes: bool) -> None:
     """Delete all texts that --remember and trainings stored, and all caches that `serve --keep` and
     sessions (save_state) stored.
 
@@ -21,8 +23,9 @@ def forget(*, chats: bool) -> None:
     drafters are not deleted: use `localspec rm`.
     """
     output = Output()
-    if chats:
-        _forget_chats(output)
+    if chats and not _forget_chats(output, yes=yes):
+        output.note("nothing was deleted")
+        return
     try:
         clear_all()
         work_folder.clear_all()
@@ -40,7 +43,11 @@ def forget(*, chats: bool) -> None:
     )
 
 
-def _forget_chats(output: Output) -> None:
+def _forget_chats(output: Output, *, yes: bool) -> bool:
+    """Delete all conversations, after a question; return whether the user agrees."""
     with opened_archive() as archive:
+        if not (yes or agreed(f"Delete all conversations in {archive.file}?")):
+            return False
         archive.delete_all()
     output.note(f"all conversations in {archive.file} are deleted; one that is open is kept again")
+    return True

@@ -1,13 +1,13 @@
 """`localspec rm`: delete models from the Hub's cache."""
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
+from localspec.cli.confirmation import agreed
 from localspec.cli.output import Output
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.gguf.files import gguf_files, group_files, labels_meant
@@ -63,7 +63,7 @@ def rm(*, names: Sequence[str], yes: bool, dry_run: bool) -> None:
     freed = format_bytes(sum(each.freed for each in planned) + size)
     if dry_run:
         output.note(f"{freed} would be freed")
-    elif yes or _agreed(freed):
+    elif yes or agreed(f"Delete, and free {freed}?"):
         # A download may have ended while the user was asked.
         for each in _removals(selected):
             remove(each)
@@ -191,9 +191,3 @@ def _about(planned: RemovalPlan) -> str:
     """Return one line: what is deleted, and the bytes that frees."""
     names = dict.fromkeys(path.name for path in planned.entries or planned.blobs)
     return f"{planned.repository}: {', '.join(names)} ({format_bytes(planned.freed)})"
-
-
-def _agreed(freed: str) -> bool:
-    if not sys.stdin.isatty():
-        raise InvalidValueError("there is no terminal to ask at; --yes deletes without asking")
-    return click.confirm(f"Delete, and free {freed}?", err=True)

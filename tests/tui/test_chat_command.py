@@ -1,6 +1,7 @@
 """`localspec chat`: its options, its errors, and that it starts and quits."""
 
 import asyncio
+import errno
 import os
 import re
 import subprocess
@@ -18,10 +19,11 @@ from fakes.terminal import on_terminal
 from localspec.cli.chat import _merged_preset, chat
 from localspec.conversation.turns import Conversation, Turn
 from localspec.drafters.spec import split_names
-from localspec.errors import InvalidValueError
+from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.paths import data_folder
 from localspec_tui import launch, presets
 from localspec_tui.archive import Archive
+from localspec_tui.database import Database
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.presets import Preset
 
@@ -149,6 +151,23 @@ def test_a_session_opens_without_its_model(arguments: list[str]) -> None:
     code, shown = on_terminal("chat", *arguments, answer=CTRL_Q, after=b"message")
     assert code == 0
     assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize("arguments", [["-c"], ["--resume", "abc"]])
+def test_conversations_of_a_disk_that_is_read_only_are_not_called_missing(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: Database) -> Path:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    Archive().close()
+    monkeypatch.setattr(Database, "_create_file", refused)
+    done = CliRunner().invoke(chat, ["--plain", *arguments], input="")
+    assert isinstance(done.exception, LocalspecError)
+    file = data_folder("sessions") / "sessions.sqlite3"
+    assert str(done.exception) == (
+        f"conversations in {file} cannot be opened: Read-only file system"
+    )
 
 
 def test_relative_paths_are_kept_as_absolute_ones(

@@ -1,14 +1,17 @@
 """Chats that are not kept, and conversations that are forgotten."""
 
 import asyncio
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from fakes.command_line import localspec
 from fakes.pilot import ChatPilot
 from fakes.scripted import Script
+from fakes.terminal import on_terminal
 
 from localspec.cli.chat import chat
 from localspec.cli.forget import forget
@@ -107,7 +110,7 @@ def test_forgotten_chats_are_in_no_file(
         # A chat that is open meanwhile has its own back when it goes on.
         key = keep(open_one, "still open")
         done = CliRunner().invoke(
-            forget, ["--chats"], standalone_mode=False, catch_exceptions=False
+            forget, ["--chats", "--yes"], standalone_mode=False, catch_exceptions=False
         )
         assert "all conversations in" in done.stderr
         assert not found(home, SECRET) and not found(home, "xylophone")
@@ -117,12 +120,32 @@ def test_forgotten_chats_are_in_no_file(
         assert len(open_one.list()) == 1
 
 
+def test_chats_are_not_forgotten_without_a_question(home: Path) -> None:
+    with closing(Archive()) as archive:
+        keep(archive, SECRET)
+    done = localspec("forget", "--chats")
+    assert done.code == 2 and "--yes" in done.err and done.err.count("\n") == 1
+    assert found(home, SECRET)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX terminals")
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_the_question_before_chats_are_forgotten(home: Path, answer: str) -> None:
+    with closing(Archive()) as archive:
+        keep(archive, SECRET)
+    code, shown = on_terminal("forget", "--chats", answer=f"{answer}\n".encode(), after=b"[y/N]")
+    assert code == 0 and f"Delete all conversations in {archive.file}?" in shown.replace("\r\n", "")
+    assert ("nothing was deleted" in shown) == (answer == "n")
+    assert ("are deleted" in shown) == (answer == "y")
+    assert bool(found(home, SECRET)) == (answer == "n")
+
+
 def test_chats_that_cannot_be_forgotten_are_one_line(home: Path) -> None:
     data_folder("sessions").parent.mkdir(parents=True, exist_ok=True)
     data_folder("sessions").touch()
-    done = CliRunner().invoke(forget, ["--chats"])
+    done = CliRunner().invoke(forget, ["--chats", "--yes"])
     assert isinstance(done.exception, LocalspecError)
-    assert "conversations cannot be saved in" in str(done.exception)
+    assert "cannot be opened: File exists" in str(done.exception)
     assert "\n" not in str(done.exception) and "are deleted" not in done.output
 
 
@@ -135,11 +158,11 @@ def test_chats_that_another_program_reads_are_not_called_forgotten(
     with closing(sqlite3.connect(archive.file)) as reader:
         reading = reader.execute("SELECT content FROM turn")
         assert reading.fetchone() == (SECRET,)
-        done = CliRunner().invoke(forget, ["--chats"])
+        done = CliRunner().invoke(forget, ["--chats", "--yes"])
         assert found(home, SECRET)
         assert isinstance(done.exception, LocalspecError)
         assert "its log still holds the conversations; end that program" in str(done.exception)
         assert "are deleted" not in done.output
         reading.close()
-    done = CliRunner().invoke(forget, ["--chats"], catch_exceptions=False)
+    done = CliRunner().invoke(forget, ["--chats", "--yes"], catch_exceptions=False)
     assert "all conversations in" in done.stderr and not found(home, SECRET)

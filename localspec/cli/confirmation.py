@@ -1,0 +1,14 @@
+"""Confirmation: a question at the terminal before something is deleted."""
+
+import sys
+
+import click
+
+from localspec.errors import InvalidValueError
+
+
+def agreed(question: str) -> bool:
+    """Ask, and return whether the answer is yes. Raises InvalidValueError without a terminal."""
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise InvalidValueError("there is no terminal to ask at; --yes deletes without asking")
+    return click.confirm(question, err=True)
