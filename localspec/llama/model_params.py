@@ -127,6 +127,14 @@ def _devices(placement: Placement, workers: Sequence[Worker]) -> Mapping[str, Se
     }
 
 
+def require_devices(placement: Placement) -> None:
+    """Raises InvalidValueError for a device that is not here, before anything is loaded on it."""
+    gpus = gpu_pointers()
+    for name in placement.devices or ():
+        if not is_address(name):
+            _gpu(name, gpus)
+
+
 def _gpu(name: str, gpus: Mapping[str, int]) -> Sequence[int]:
     for gpu, pointer in gpus.items():
         if gpu.lower() == name.lower():

@@ -8,6 +8,7 @@ from localspec.gguf import long_rope
 from localspec.gguf.facts import Facts
 from localspec.gguf.kv_types import require_fits
 from localspec.gguf.projectors import ProjectorFile
+from localspec.llama.model_params import require_devices
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.context_limit import rope_notes, within_model
 from localspec.loading.drafter_finder import FoundDrafters
@@ -67,6 +68,9 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     path = registry.bundled().target if config.model is None else locate(config.model)
     facts = loadable_facts(path)
     check_gpus(config.runtime)
+    if config.runtime.drafter_placement:
+        # Else a drafter that nobody named would be left out for it.
+        require_devices(config.runtime.drafter_placement)
     require_fits(config.runtime.kv_type, facts.header, path.name)
     runtime, context_note = within_model(config.runtime, facts)
     useless = target_notes(runtime.placement, facts)

@@ -101,14 +101,14 @@ def test_a_head_takes_the_devices_of_its_target_along() -> None:
     assert for_head(target, Placement(1), ["C"]) == Placement(1, ("A", "B"))
 
 
+@pytest.mark.parametrize("draft", ["auto", "none", None])
 @pytest.mark.parametrize("options", [{"device": ["NoGPU7"]}, {"draft_device": ["NoGPU7"]}])
 def test_a_device_that_is_not_here_is_named_with_those_that_are(
-    options: dict[str, list[str]],
+    options: dict[str, list[str]], draft: str | None
 ) -> None:
     here = ", ".join(gpu_pointers()) or "this build of llama.cpp finds no GPU"
-    drafter = str(bundled().drafter)
     with pytest.raises(InvalidValueError, match=rf"device 'NoGPU7' is not here; .*{here}"):
-        localspec.load(draft=drafter, **options)
+        localspec.load(draft=draft or str(bundled().drafter), **options)
 
 
 def test_layers_of_a_drafter_are_where_it_is() -> None:
