@@ -1,5 +1,7 @@
 """`localspec pair`: whether a drafter fits a target; or which models would."""
 
+import os
+
 import click
 
 from localspec.cli.options import context_option
@@ -24,7 +26,12 @@ from localspec.loading.config import RuntimeConfig
 from localspec.loading.head_trial import head_trial
 from localspec.models.heads_elsewhere import heads_elsewhere
 from localspec.models.locate import locate, reference_of
-from localspec.models.own_drafters import listed_drafters, own_drafters, with_others
+from localspec.models.own_drafters import (
+    listed_drafters,
+    own_drafters,
+    require_another,
+    with_others,
+)
 from localspec.models.pair_finder import pair_like, pair_of
 from localspec.models.speed_up import DEPTHS, NO_GAIN, PairMeasurement, estimate_speed_up
 from localspec.models.suggestions import (
@@ -89,6 +96,8 @@ def _target(name: str) -> Facts:
 def _drafter_report(name: str, target: Facts, drafter: str, context: int | None) -> DrafterReport:
     """Check the drafter that was named."""
     path = locate(drafter)
+    if not os.path.exists(drafter):  # whoever types a path twice means it
+        require_another(drafter, path, target.files[0])
     try:
         model = drafter_model(path)
     except ModelLoadError as error:

@@ -13,6 +13,7 @@ from localspec.hub.reference import Reference, Repository, named_repository
 from localspec.imports import links
 from localspec.models import registry
 from localspec.models.bundled_files import bundled_files, bundled_named
+from localspec.models.trained_drafters import trained_named
 from localspec.utils.similar_names import did_you_mean
 
 
@@ -47,7 +48,8 @@ def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
             return Repository(target.id, quant)
         if not quant:
             return target
-    if found := links.find(name) or bundled_named(name) or named_repository(name):
+    here = links.find(name) or bundled_named(name) or _made_here(name)
+    if found := here or named_repository(name):
         return found
     if name.lower().endswith(".gguf") or "/" in name or "\\" in name:
         raise ModelNotFoundError(f"there is no model file {name}; check the path")
@@ -57,6 +59,18 @@ def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
         choices = ", ".join([*others, "a path", "user/repo[:quant]"])
         hint = f"choose {choices}, or a name that localspec ls --all shows"
     raise ModelNotFoundError(f"there is no model {name!r}; {hint}")
+
+
+def _made_here(name: str) -> Path | None:
+    """Find a drafter that was trained or trimmed here by the name of its file.
+
+    Raises ModelNotFoundError where several have it.
+    """
+    files = sorted({each.file for each in trained_named(name)})
+    if len(files) > 1:
+        paths = ", ".join(map(str, files))
+        raise ModelNotFoundError(f"several drafters are called {name!r}; name one of {paths}")
+    return files[0] if files else None
 
 
 def find_file(reference: Reference | None) -> Path | None:

@@ -17,7 +17,12 @@ from huggingface_hub import constants
 import localspec
 from localspec.cli.main import localspec as command_line
 from localspec.control.acceptance import DraftCounts, Tally
-from localspec.errors import InvalidValueError, ModelLoadError, ModelNotFoundError
+from localspec.errors import (
+    DrafterMismatchError,
+    InvalidValueError,
+    ModelLoadError,
+    ModelNotFoundError,
+)
 from localspec.loading import acceptance_priors, learnt_rates
 from localspec.models import speed_up
 from localspec.models.registry import bundled
@@ -364,6 +369,11 @@ def test_a_table_and_a_conclusion(capsys: pytest.CaptureFixture[str]) -> None:
     assert conclusion.count("\n") == 1
 
 
+def test_a_name_of_the_target_is_refused_as_by_generate() -> None:
+    with pytest.raises(DrafterMismatchError, match="terminal is the target, which cannot speed"):
+        command_line(["pair", "terminal", "terminal"], standalone_mode=False)
+
+
 def test_names_that_are_nothing(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError, match="did you mean terminal"):
         command_line(["pair", "terminals"], standalone_mode=False)
@@ -394,15 +404,16 @@ def test_a_pair_that_was_not_downloaded_is_known_all_the_same(name: str, known: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"),
+    ("arguments", "code", "lines"),
     [
-        (["terminal", "terminal"], 0),
-        (["terminal", "other.gguf"], 6),
-        (["nope"], 3),
-        (["text.gguf"], 5),
+        (["terminal", "terminal-5m-q4_0"], 0, 0),
+        (["terminal", "terminal"], 6, 1),
+        (["terminal", "other.gguf"], 6, 0),
+        (["nope"], 3, 1),
+        (["text.gguf"], 5, 1),
     ],
 )
-def test_exit_codes(arguments: list[str], code: int, tmp_path: Path) -> None:
+def test_exit_codes(arguments: list[str], code: int, lines: int, tmp_path: Path) -> None:
     write_model(tmp_path / "other.gguf", words(), layers=1, tokenizer="t5")
     (tmp_path / "text.gguf").write_text("no model")
     done = subprocess.run(
@@ -414,4 +425,4 @@ def test_exit_codes(arguments: list[str], code: int, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == code, done.stderr
-    assert done.stderr.count("\n") == (0 if code in (0, 6) else 1)
+    assert done.stderr.count("\n") == lines

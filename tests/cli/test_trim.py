@@ -13,6 +13,7 @@ from localspec.conversation.turns import Conversation, Turn
 from localspec.conversion.draft_trial import DraftTrial
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
 from localspec.gguf.check import check_drafter
+from localspec.models.locate import locate
 from localspec.models.own_drafters import own_drafters
 
 QUICK = ("--threads", "1", "--ctx", "512", "--gpu-layers", "0")
@@ -76,6 +77,11 @@ def test_auto_takes_the_trimmed_head_where_the_cut_gains(
     taken, left = (out, whole) if gains else (whole, out)
     assert ("--draft auto takes it for this model from now on" in done.err) == gains
     assert [each.file for each in own_drafters(target)][:2] == [taken, left]
+    # By the name that `ls` and `pair` show.
+    assert out.name in cli("pair", str(target)).out
+    for command in (("show",), ("pair", str(target))):
+        assert cli(*command, out.name).code == 0
+    assert locate(out.stem) == out
     assert cli("rm", out.name, "--yes").code == 0 and not out.exists()
     assert [each.file for each in own_drafters(target)] == [whole]
 
