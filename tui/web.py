@@ -4,6 +4,7 @@ import os
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from importlib.util import find_spec
+from socket import create_server
 from typing import Any
 
 from localspec.errors import InvalidValueError
@@ -28,6 +29,7 @@ def serve(command: str, port: int = PORT) -> None:
     server.handle_websocket = same_origin_only(server.handle_websocket, port)
     server.handle_index = this_machine_only(server.handle_index, port)
     try:
+        create_server((HOST, port)).close()  # before a line says that it serves
         server.serve()
     except OSError as error:
         reason = os.strerror(error.errno or 0).lower()

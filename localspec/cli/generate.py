@@ -172,7 +172,7 @@ def generate(
             **runtime,
         )
     running_clock.follow_stops()
-    decisions = Decisions(output, after_text=output.one_terminal and not as_json)
+    decisions = Decisions(output, after_text=output.one_stream and not as_json)
     with engine:
         cancel = threading.Event()
         media = [*image, *audio]

@@ -56,9 +56,15 @@ class Output:
         self.color = color and not self.color_off_because
 
     @property
-    def one_terminal(self) -> bool:
-        """Whether notes appear among the data: stdout and stderr are both a terminal."""
-        return sys.stdout.isatty() and sys.stderr is not None and sys.stderr.isatty()
+    def one_stream(self) -> bool:
+        """Whether notes appear among the data: stdout and stderr are terminals, or one file."""
+        if sys.stderr is None:
+            return False
+        try:
+            is_one = os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+        except (OSError, ValueError):
+            is_one = False
+        return is_one or (sys.stdout.isatty() and sys.stderr.isatty())
 
     def data(self, text: str) -> None:
         """Write to stdout and flush. Raises ReaderGone when the reader of a pipe has left.

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -289,6 +290,20 @@ def test_on_a_terminal_decisions_follow_the_text(generate: Run) -> None:
     assert len(decisions) > 5 and cut.startswith(CUT_OFF)
     for line in decisions:
         assert PLAN.fullmatch(line), line
+
+
+def test_decisions_follow_the_text_where_both_go_into_one_file(generate: Run) -> None:
+    options = (PROMPT, "-n", "20", "--seed", "3", "--threads", "1")
+    text = generate(*options).out.strip()
+    done = subprocess.run(
+        [sys.executable, "-m", "localspec", "generate", *with_model(options), "--explain"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=True,
+    )
+    before, whole, after = done.stdout.partition(text)
+    assert whole and "tok/s" not in before and after.count("tok/s") > 5
 
 
 def test_a_context_beyond_the_model_is_its_own_and_said(generate: Run) -> None:

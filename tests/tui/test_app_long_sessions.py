@@ -259,6 +259,20 @@ def test_notes_stay_between_the_turns(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_why_a_command_is_refused_is_seen_by_who_has_scrolled_up(tmp_path: Path) -> None:
+    save_long_session(tmp_path, 30)
+
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path, latest=True) as chat:
+            await chat.until(lambda: visible(chat)[-1:] == [29])
+            await chat.press("ctrl+home")
+            await chat.until(lambda: visible(chat)[:1] == [0])
+            await chat.send("/nonsense")
+            await chat.until(lambda: "there is no command /nonsense" in chat.text)
+
+    asyncio.run(body())
+
+
 @pytest.mark.slow
 def test_a_hit_of_the_search_opens_at_its_turn(tmp_path: Path) -> None:
     save_long_session(tmp_path)

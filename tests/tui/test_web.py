@@ -125,7 +125,7 @@ def test_a_port_in_use_is_one_line() -> None:
         done = subprocess.run(
             chat_command(port), capture_output=True, text=True, check=False, timeout=TIMEOUT
         )
-    assert done.returncode == 2
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"localspec: error: --web needs port {port} of 127.0.0.1: ")
     assert done.stderr.endswith("; stop the program that uses it\n")
 

@@ -65,7 +65,7 @@ class Printer:
 
     def lines(self, text: str) -> None:
         """Write whole lines that are no answer of now."""
-        if self._output.one_terminal:
+        if self._output.one_stream:
             self.end_line()
         write_to_stderr(without_controls(text))
 

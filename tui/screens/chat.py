@@ -216,6 +216,7 @@ class ChatScreen(Screen[None]):
             ScreenCommands(self).run(text)
         except InvalidValueError as error:
             self.view.note(str(error), warning=True)
+            self.view.follow_end()
             if not self.composer.text:
                 self.composer.set_text(text)
 
