@@ -192,7 +192,8 @@ def _write(pair: DemoPair, output: Output) -> None:
         output.note(demo_output.writing_line(pair))
         began = perf_counter()
         pair.write()
-        output.note(f"written in {perf_counter() - began:.1f} s")
+        seconds = perf_counter() - began
+        output.note(f"written in {seconds:.1f} s; `localspec demo --remove` deletes it")
         pair.missing = 0
 
 

@@ -54,11 +54,10 @@ def result_of(task: str, comparison: DemoComparison) -> DemoResult:
 
 
 def writing_line(pair: DemoPair) -> str:
-    """Return what is written, where, and how to delete it."""
+    """Return what is written, and where."""
     return (
-        f"the bundled pair at the cost of a {pair.parameters} model, "
-        f"{format_bytes(pair.missing)}, is written to {short_path(pair.folder)}; "
-        "`localspec demo --remove` deletes it"
+        f"the bundled pair scaled to {pair.parameters}, {format_bytes(pair.missing)}, is written "
+        f"to {short_path(pair.folder)}"
     )
 
 

@@ -19,6 +19,7 @@ from localspec.generation_config import GenerationConfig
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.stats import Stats
+from localspec.utils.format import counted
 
 
 def engine_line(engine: Engine, running: ReasonedText, *, bundled: bool) -> str:
@@ -80,7 +81,7 @@ def cut_line(engine: Engine, running: ReasonedText) -> str:
         return ""
     thinking = ", while it was still thinking" if running.is_thinking else ""
     limit, way_out = "-n", "-n allows more"
-    cut = f"cut off after {len(running.tokens)} tokens{thinking}"
+    cut = f"cut off after {counted(len(running.tokens), 'token')}{thinking}"
     if reason == "context":
         limit, way_out = "--ctx", "--ctx makes it larger"
         cut = f"the context of {engine.context} tokens is full{thinking}"

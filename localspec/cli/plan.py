@@ -15,7 +15,7 @@ from localspec.cli.options import (
     drafter_place_options,
     flash_attention_option,
     kv_type_option,
-    model_option,
+    model_option_of,
     pop_runtime_options,
     stacked,
     target_place_options,
@@ -40,7 +40,7 @@ from localspec.utils.busy_cores import BusyCores, busy_line
 _MIN_COUNT = 2
 
 _what_options = stacked(
-    model_option,
+    model_option_of("the demo's scaled pair, else the bundled target"),
     click.option(
         "--draft",
         default="auto",
@@ -54,7 +54,8 @@ _what_options = stacked(
         "--answers",
         type=int,
         help="How many texts are written, each for another prompt; the sets take turns. More "
-        "texts make the intervals narrower. [default: 6, with --users whole groups of the most]",
+        "texts make the intervals narrower. [default: 6, at most one for each "
+        "prompt; with --users whole groups of the most]",
     ),
     click.option(
         "-n", "--tokens", type=int, default=96, show_default=True, help="Longest text, in tokens."

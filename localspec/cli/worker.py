@@ -98,8 +98,9 @@ def _serve(address: Address, threads: int, folder: str | None, output: Output) -
                     "a network that you trust, or at 127.0.0.1 behind an SSH tunnel"
                 )
             name = socket.gethostname() if address.host == _EVERYWHERE else address.host
+            where = "this" if address.host.startswith(_LOOPBACK) else "the other"
             output.note(
-                f"on the other machine: localspec chat --rpc {name}:{address.port}; Ctrl-C ends it"
+                f"on {where} machine: localspec chat --rpc {name}:{address.port}; Ctrl-C ends it"
             )
             while (ended := process.ended(1.0)) is None:
                 pass

@@ -72,7 +72,7 @@ class PastTexts:
         try:
             return self._bounded(self._read())
         except OSError as error:
-            self.problem = f"past texts cannot be read: {error}"
+            self.problem = f"past texts cannot be read in {self.folder}: {error.strerror or error}"
             return []
 
     def add(self, tokens: Sequence[int]) -> None:
@@ -91,7 +91,9 @@ class PastTexts:
                 older = [past for past in self._read() if past != text[: len(past)]]
                 self._write(self._bounded([*older, text]))
         except OSError as error:
-            self.problem = f"past texts cannot be stored: {error}"
+            self.problem = (
+                f"past texts cannot be stored in {self.folder}: {error.strerror or error}"
+            )
 
     def clear(self) -> None:
         """Delete the texts of this vocabulary. Raises OSError if that is impossible."""

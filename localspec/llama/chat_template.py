@@ -88,13 +88,13 @@ def _asked(template: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = _renderer.ask({"template": template, "given": _copied(given)})
     except WorkerLimitError as error:
-        message = f"the model's chat template needs {error} for these messages; {_way_out()}"
+        message = f"the chat template needs {error} for these messages; {_way_out()}"
         if len(json.dumps(_copied(given))) <= _USUAL_CHARACTERS:
             _over_limits[template] = message
         raise InvalidValueError(message) from error
     except OSError as error:
         raise InvalidValueError(
-            "the model's chat template cannot be rendered: no process can be started for it "
+            "the chat template cannot be rendered: no process can be started for it "
             f"({error.strerror or error}); try {raw_prompt()}"
         ) from error
     except (TypeError, ValueError, RecursionError) as error:
@@ -103,7 +103,7 @@ def _asked(template: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
             "use texts, numbers, lists and dicts"
         ) from error
     if "error" in answer:
-        raise TemplateRefusedError(f"the model's chat template {answer['error']}; {_way_out()}")
+        raise TemplateRefusedError(f"the chat template {answer['error']}; {_way_out()}")
     return answer
 
 

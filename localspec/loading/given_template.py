@@ -5,6 +5,8 @@ from pathlib import Path
 from localspec.errors import InvalidValueError
 from localspec.utils.text_file import read_text_file
 
+_FILE = "name a file that holds a Jinja template"
+
 
 def read_template(given: str | Path | None, name: str = "chat_template") -> str | None:
     """Return the text of a chat template. given: that text, or its file; None: none is given.
@@ -15,9 +17,8 @@ def read_template(given: str | Path | None, name: str = "chat_template") -> str 
         return None
     text = str(given)
     if isinstance(given, Path):
-        text = read_text_file(name, given, "name a file that holds a Jinja template")
+        text = read_text_file(name, given, _FILE)
     if "{" not in text:
-        raise InvalidValueError(
-            f"{name} is {str(given)!r}, which holds no Jinja; give a template, or a file's Path"
-        )
+        way_out = _FILE if isinstance(given, Path) else "give a template, or a file's Path"
+        raise InvalidValueError(f"{name} is {str(given)!r}, which holds no Jinja; {way_out}")
     return text

@@ -45,9 +45,9 @@ def test_a_model_without_one_has_turns_with_it(generate: Run, template: Path) ->
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("no Jinja at all", "which holds no Jinja; give a template, or a file's Path"),
+        ("no Jinja at all", "which holds no Jinja; name a file that holds a Jinja template"),
         (None, "name a file that holds a Jinja template"),
-        ("{% for x %}", "the model's chat template is broken in line 1"),
+        ("{% for x %}", "the chat template is broken in line 1"),
     ],
 )
 def test_what_is_no_template(generate: Run, tmp_path: Path, content: str | None, said: str) -> None:

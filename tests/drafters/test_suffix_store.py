@@ -115,7 +115,8 @@ def test_the_problem_says_why_nothing_can_be_kept(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     store = PastTexts("v", tmp_path / "file")
     store.add([1])
-    assert store.problem and store.problem.startswith("past texts cannot be stored")
+    said = f"past texts cannot be stored in {tmp_path / 'file'}: File exists"
+    assert store.problem == said
     assert store.load() == []
     assert store.problem.startswith("past texts cannot be read")
 

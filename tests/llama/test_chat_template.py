@@ -173,7 +173,7 @@ def test_a_refusal_is_one_line() -> None:
     with pytest.raises(InvalidValueError) as caught:
         rendered("{{ raise_exception('no\\n\\x1b[2Jtools') }}")
     assert str(caught.value) == (
-        "the model's chat template refuses these messages (no  [2Jtools); "
+        "the chat template refuses these messages (no  [2Jtools); "
         "try another template (chat_template), or a text as the prompt, not messages"
     )
 
@@ -204,7 +204,7 @@ def test_what_is_missing_is_named(template: str) -> None:
     with pytest.raises(InvalidValueError) as caught:
         rendered(template, options={"enable_thinking": True})
     assert str(caught.value) == (
-        "the model's chat template needs persona, which template_options did not give; "
+        "the chat template needs persona, which template_options did not give; "
         "try another template (chat_template), or a text as the prompt, not messages"
     )
 
@@ -321,7 +321,7 @@ def test_a_template_that_only_looks_like_it(template: str) -> None:
 
 @pytest.mark.parametrize("template", [templates.BROKEN, DEEP])
 def test_of_a_broken_template_nobody_knows(template: str) -> None:
-    with pytest.raises(InvalidValueError, match="the model's chat template"):
+    with pytest.raises(InvalidValueError, match="the chat template"):
         mentions(template, "reasoning_content")
 
 
