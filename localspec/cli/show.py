@@ -15,11 +15,13 @@ from localspec.cli.show_output import (
     own_drafter_rows,
     pair_rows,
     projector_record,
+    projector_rows,
     reads_text,
 )
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.gguf.facts import Facts, facts_of
 from localspec.gguf.heads import kind_of
+from localspec.gguf.projectors import PROJECTOR, check_projector
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.equal_digits import remembered
 from localspec.models import registry
@@ -71,7 +73,9 @@ def show(*, name: str, template: bool, as_json: bool) -> None:
     if found := own_drafter_rows([each for each in own if each.listed is None], elsewhere):
         blocks.append(found)
     rows = [model_rows(facts, _digits(facts)) for facts in (model, drafter) if facts]
-    if is_target:
+    if model and model.header.architecture == PROJECTOR:
+        rows[0] = projector_rows(rows[0], check_projector(model.files[0]))
+    elif is_target:
         rows[0].append(("reads", left_out or reads_text(projector)))
     blocks += rows
     output.data(blocks_text(blocks))

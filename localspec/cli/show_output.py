@@ -23,6 +23,8 @@ Row = tuple[str, str]
 _MAX_TEMPLATE_LENGTH = 60
 # Of a name or a licence; some files have the whole text of theirs.
 _MOST_LETTERS = 200
+# Rows that say something of a file that is no language model.
+_OF_ANY_FILE = {"file", "size", "name", "licence", "architecture", "parameters", "quantisation"}
 # Of all parameters: types that fewer are stored in are not named.
 _MIN_SHARE = 0.005
 
@@ -123,6 +125,12 @@ def reads_text(projector: ProjectorFile | None) -> str:
     size = format_bytes(projector_bytes(projector))
     by = f"{projector.path.name} (takes {size} of memory, from the first one on)"
     return f"text, {projector.kinds} by {by}"
+
+
+def projector_rows(rows: Sequence[Row], projector: ProjectorFile) -> list[Row]:
+    """Return what is shown of a projector itself. rows: those of its header, as of a model."""
+    kept = [row for row in rows if row[0] in _OF_ANY_FILE]
+    return [*kept, ("projector", f"a model reads {projector.kinds} through it (--mmproj)")]
 
 
 def projector_record(projector: ProjectorFile) -> dict[str, Any]:

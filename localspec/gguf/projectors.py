@@ -9,7 +9,8 @@ from localspec.errors import ModelLoadError
 from localspec.gguf.files import ModelFiles
 from localspec.gguf.reader import Header, display_name, read_header
 
-_ARCHITECTURE = "clip"
+# The architecture in their headers.
+PROJECTOR = "clip"
 _NAME = re.compile(r"mm-?proj(?:ector)?", re.IGNORECASE)
 # Of several precisions the first of these is taken; what is quantised loses more than it saves.
 _QUANTS = ("F16", "BF16", "Q8_0", "F32")
@@ -44,7 +45,7 @@ def check_projector(path: Path) -> ProjectorFile:
     Raises ModelNotFoundError, and ModelLoadError for a file that is none.
     """
     header = read_header(path)
-    if header.architecture != _ARCHITECTURE:
+    if header.architecture != PROJECTOR:
         kind = header.architecture or "of no architecture"
         raise ModelLoadError(
             f"{display_name(path)} is no mmproj file ({kind}); name the one that was made for the "

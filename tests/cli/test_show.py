@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fakes.command_line import Done, localspec, own_folders
 from fakes.hub_disk import HubDisk, write_split
+from fakes.projectors import KINDS, write_projector
 from fakes.tiny import FAMILIES, write_tiny
 
 from localspec.gguf.facts import facts_of
@@ -47,6 +48,14 @@ def test_a_file_that_scales_its_rotations(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "scaled.gguf", "llama", layers=scaled)
     shown = rows(run(tmp_path, str(path)).out)["context"]
     assert shown == "256 tokens · scaled by yarn, factor 4 of 64"
+
+
+def test_a_projector_says_what_it_is(tmp_path: Path) -> None:
+    done = run(tmp_path, str(write_projector(tmp_path / "mmproj-tiny.gguf", KINDS["llama"])))
+    assert done.code == 0, done.err
+    shown = rows(done.out)
+    assert shown["projector"] == "a model reads images through it (--mmproj)"
+    assert shown["architecture"] == "clip" and "chat template" not in shown
 
 
 def test_all_of_a_pair(tmp_path: Path, own_model: Model) -> None:
