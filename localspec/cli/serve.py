@@ -14,6 +14,7 @@ from localspec.cli.options import model_options, pop_runtime_options
 from localspec.cli.output import Output
 from localspec.cli.settings import CommandDefaults
 from localspec.errors import InvalidValueError, ModelLoadError, ModelNotFoundError
+from localspec.gguf.check import ranks
 from localspec.gguf.reader import read_header
 from localspec.models import registry
 from localspec.models.locate import locate, reference_of
@@ -36,7 +37,8 @@ _KEY_VARIABLE = "LOCALSPEC_API_KEY"
 class ServeRequest:
     """What is to be served, and how.
 
-    models to queue_limit, keep, thinking_budget: as on the command line; None is the bundled model.
+    models to queue_limit, keep, thinking_budget, embed and embed_ctx: as on the command line; a
+    model None is the bundled one.
     aliases: names for clients, beside the model's own. setup_command: prints settings of clients,
     once the client is named behind it. unload_after: in seconds; None: never. runtime: options of
     `engine.load`. defaults: where the options are from that the command line does not name.
@@ -56,6 +58,8 @@ class ServeRequest:
     copied_texts: Sequence[str]
     chat_template: str | None
     mmproj: str | None
+    embed: Sequence[str]
+    embed_ctx: int | None
     json_logs: bool
     runtime: Mapping[str, Any]
     defaults: CommandDefaults | None
@@ -102,6 +106,19 @@ class ServeRequest:
 @copy_from_option
 @chat_template_option
 @mmproj_option
+@click.option(
+    "--embed",
+    multiple=True,
+    metavar="MODEL",
+    help="A model for embeddings, or a reranker, loaded beside MODEL and named like it. "
+    "Repeatable.",
+)
+@click.option(
+    "--embed-ctx",
+    type=int,
+    metavar="N",
+    help="Tokens of a text that is embedded. [default: the model's, at most 2048]",
+)
 @click.option("--alias", multiple=True, help="A name that clients may use. Repeatable.")
 @click.option(
     "--api-key-file",
@@ -134,6 +151,8 @@ def serve(
     copied_texts: tuple[str, ...],
     chat_template: str | None,
     mmproj: str | None,
+    embed: tuple[str, ...],
+    embed_ctx: int | None,
     alias: tuple[str, ...],
     api_key_file: Path | None,
     cors: tuple[str, ...],
@@ -169,7 +188,7 @@ def serve(
     address = Address(host, port, hosts=allow_host, origins=cors, key=_key(api_key_file))
     runtime = pop_runtime_options(options)
     if setup:
-        _print_setup(setup, models, alias, address, runtime, mmproj=mmproj)
+        _print_setup(setup, models, alias, address, runtime, mmproj=mmproj, embed=embed)
         return 0
     show_log(as_json=json_logs)
     request = ServeRequest(
@@ -178,7 +197,7 @@ def serve(
         depth,
         address,
         aliases=alias,
-        setup_command=_command(models, alias, address, mmproj),
+        setup_command=_command(models, alias, address, mmproj, embed),
         parallel=parallel,
         queue_limit=queue_limit,
         keep=keep,
@@ -187,6 +206,8 @@ def serve(
         copied_texts=copied_texts,
         chat_template=chat_template,
         mmproj=mmproj,
+        embed=[*dict.fromkeys(embed)],
+        embed_ctx=embed_ctx,
         json_logs=json_logs,
         runtime=runtime,
         defaults=_defaults(),
@@ -202,6 +223,7 @@ def _print_setup(
     runtime: Mapping[str, Any],
     *,
     mmproj: str | None,
+    embed: Sequence[str],
 ) -> None:
     output = Output(color=False)
     shown = alias[:1] or [shown_name(each) for each in models]
@@ -210,7 +232,10 @@ def _print_setup(
         for name, each in zip(shown, models, strict=True)
         if len(read := _reads(each, mmproj)) > 1
     }
-    printed = settings_of_client(client, address.url, shown, key=bool(address.key), reads=reads)
+    embedder = next((shown_name(each) for each in embed if not _ranks(each)), None)
+    printed = settings_of_client(
+        client, address.url, shown, key=bool(address.key), reads=reads, embedder=embedder
+    )
     output.data(f"{printed}\n")
     for asked in models:
         if too_long := _too_long_for(client, asked, runtime):
@@ -228,6 +253,13 @@ def _reads(asked: str | None, mmproj: str | None) -> Sequence[str]:
         path = registry.bundled().target if asked is None else locate(asked)
         return modalities_on_disk(mmproj, path).names
     return ()
+
+
+def _ranks(asked: str) -> bool:
+    """Whether a model is one that ranks, as far as it is here."""
+    with suppress(ModelNotFoundError, ModelLoadError):
+        return ranks(read_header(locate(asked)))
+    return False
 
 
 def _defaults() -> CommandDefaults | None:
@@ -282,12 +314,17 @@ def shown_name(asked: str | None) -> str:
 
 
 def _command(
-    models: Sequence[str | None], alias: tuple[str, ...], address: Address, mmproj: str | None
+    models: Sequence[str | None],
+    alias: tuple[str, ...],
+    address: Address,
+    mmproj: str | None,
+    embed: Sequence[str],
 ) -> str:
     """The part of the command line that the settings of clients depend on."""
     words = ["localspec", "serve", *filter(None, models)]
     words += ["--alias", alias[0]] if alias else []
     words += ["--mmproj", mmproj] if mmproj else []
+    words += [word for each in embed for word in ("--embed", each)]
     words += ["--host", address.host] if address.host != _HOST else []
     words += ["--port", str(address.port)] if address.port != _PORT else []
     return command_line(words)

@@ -19,9 +19,12 @@ from localspec.errors import (
     ModelNotFoundError,
 )
 from localspec.generation_config import GenerationConfig
+from localspec.gguf.check import ranks
+from localspec.gguf.reader import read_header
 from localspec.llama import library
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.drafter_finder import require_drafters
+from localspec.loading.embedder_loader import embedding_context, load_embedder
 from localspec.memory.available import free_memory
 from localspec.models import registry
 from localspec.models.locate import locate
@@ -30,6 +33,7 @@ from localspec.sampling.params import SamplingParams
 from localspec.server.catalog import ServedModel
 from localspec.server.child import StatusReporter
 from localspec.server.client_setup import CLIENTS, OWN_TOKENS, claude_code_variables, key_shown
+from localspec.server.embedding_model import EmbeddingModel
 from localspec.server.kept_states import KeptStates
 from localspec.server.log import show_log
 from localspec.server.run import listen, serve
@@ -67,6 +71,7 @@ class _Serving:
                 models,
                 asked.address,
                 opened,
+                embedders=[self._embedding(each) for each in asked.embed],
                 queue_limit=asked.queue_limit,
                 unload_after=asked.unload_after,
                 changed=self._changed,
@@ -88,6 +93,21 @@ class _Serving:
         load = partial(self._load, model, names)
         asked = self._asked
         return ServedModel(names, path, load, asked.runtime["context"], asked.mmproj)
+
+    def _embedding(self, model: str) -> EmbeddingModel:
+        """A model for vectors. Raises ModelNotFoundError, ModelLoadError, InvalidValueError."""
+        asked, path = self._asked, locate(model)
+        n_ctx = embedding_context(path, asked.embed_ctx)
+        runtime = RuntimeConfig.of(**asked.runtime)
+        return EmbeddingModel(
+            [*dict.fromkeys([shown_name(model), path.stem])],
+            path,
+            partial(load_embedder, path, n_ctx, runtime),
+            ranks=ranks(read_header(path)),
+            n_ctx=n_ctx,
+            queue_limit=asked.queue_limit,
+            unload_after=asked.unload_after,
+        )
 
     def _require_drafters(self, others: Sequence[ServedModel]) -> None:
         """Raise for a named drafter that does not fit a model that is loaded later."""
@@ -170,6 +190,7 @@ def _greeting(service: Service, asked: ServeRequest) -> list[str]:
         f"OpenAI clients: OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",
         f"Claude Code: {' '.join(f'{k}={shlex.quote(v)}' for k, v in claude.items())} claude",
         *_others(asked),
+        *_embedders(asked),
         f"settings of other clients: {asked.setup_command} --setup {'|'.join(CLIENTS)}",
         *_notes(service),
     ]
@@ -208,6 +229,12 @@ def _others(asked: ServeRequest) -> list[str]:
         spell = format_seconds(asked.unload_after)
         lines.append(f"after {spell} without a request the model is unloaded, until one comes")
     return lines
+
+
+def _embedders(asked: ServeRequest) -> list[str]:
+    """What is said of the models for vectors."""
+    shown = [shown_name(each) for each in asked.embed]
+    return [f"beside it: {' and '.join(shown)} (/v1/embeddings, /v1/rerank)"] if shown else []
 
 
 class _LoadingNotes:

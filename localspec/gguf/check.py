@@ -17,7 +17,17 @@ from localspec.gguf.reader import Array, Header, TensorInfo, display_name, read_
 from localspec.gguf.types import STRING, TENSOR_TYPES
 
 _TEXT_MODEL = "pass a text-generation model"
-_EMBEDDING = f"is an embedding model and cannot generate text; {_TEXT_MODEL}"
+_EMBEDDING = (
+    f"is an embedding model and cannot generate text; {_TEXT_MODEL}, and serve this one beside it "
+    "(localspec serve --embed)"
+)
+_NO_POOLING = (
+    "names no pooling type, as embedding models do; pass one (nomic-embed-text, bge-m3, "
+    "Qwen3-Embedding, ...), in a current conversion"
+)
+# llama.cpp's numbers: what becomes of the rows of a text is their mean, the first, the last, or a
+# score by a head of its own.
+MEAN, CLS, LAST, RANK = POOLING_TYPES = 1, 2, 3, 4
 _DIFFUSION = f"is a diffusion model, which does not write token by token; {_TEXT_MODEL}"
 _SPEECH = f"is a speech model; {_TEXT_MODEL}"
 _HEAD = "is a draft head, not a model; pass its target, and this file as its drafter"
@@ -97,6 +107,29 @@ def check_drafter(path: str | os.PathLike[str]) -> Header:
     if kind_of(header) is None:
         _refuse(path, _wrong_kind(header))
     return _checked(path, header)
+
+
+def check_embedder(path: str | os.PathLike[str]) -> Header:
+    """Check as `check_generative` does a model that makes one vector, or a score, of a text."""
+    header = read_header(path)
+    kind = _wrong_kind(header)
+    _refuse(path, _wrong_part(header) or (kind if kind != _EMBEDDING else None))
+    if header.number("pooling_type") not in POOLING_TYPES:
+        _refuse(path, _NO_POOLING)
+    if ranks(header) and not any(each.name.startswith("cls.") for each in header.tensors):
+        _refuse(path, "ranks texts and has no tensor 'cls.output.weight'; download it again")
+    return _checked(path, header)
+
+
+def ranks(header: Header) -> bool:
+    """Whether an embedding model gives a score of a query with a document in place of a vector."""
+    return header.number("pooling_type") == RANK
+
+
+def reads_in_pieces(header: Header) -> bool:
+    """Whether an embedding model may read a text in several passes: its last row sees all of it."""
+    is_causal = header.own("attention.causal") is not False
+    return is_causal and header.number("pooling_type") in (LAST, RANK)
 
 
 def _checked(path: str | os.PathLike[str], header: Header) -> Header:
@@ -181,7 +214,7 @@ def _no_tokenizer(header: Header) -> str | None:
     kind = header.metadata.get("tokenizer.ggml.model")
     if kind in (None, "none", "no_vocab"):
         return "has no tokenizer; download a conversion that includes it"
-    if kind == "bert":
+    if kind == "bert" and not header.largest("pooling_type"):
         return _EMBEDDING
     tokens = header.metadata.get("tokenizer.ggml.tokens")
     if not isinstance(tokens, Array) or tokens.kind != STRING or not len(tokens):

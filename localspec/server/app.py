@@ -20,6 +20,7 @@ from starlette.routing import Route
 from localspec.errors import LocalspecError
 from localspec.server import (
     anthropic_messages,
+    embeddings,
     infill,
     llama_server,
     native_completion,
@@ -28,6 +29,7 @@ from localspec.server import (
     openai_chat,
     openai_completions,
     openai_responses,
+    reranking,
 )
 from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import (
@@ -61,8 +63,6 @@ log = logging.getLogger("localspec.server")
 
 # What other servers have, by a part of its path.
 _ELSEWHERE = {
-    **dict.fromkeys(("embeddings", "embedding"), "a model for embeddings"),
-    **dict.fromkeys(("rerank", "reranking"), "a model for reranking"),
     "audio": "a model for speech",
     "images": "a model for pictures",
     "moderations": "a model for moderation",
@@ -96,6 +96,8 @@ def make_app(switch: ModelSwitch) -> Starlette:
             Route("/v1/messages/count_tokens", _count_tokens, methods=["POST"]),
             Route("/api/chat", _ollama_chat, methods=["POST"]),
             Route("/api/generate", _ollama_generate, methods=["POST"]),
+            *embeddings.routes(),
+            *reranking.routes(),
             *ollama_models.routes(),
             *llama_server.routes(),
         ],

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.errors import InvalidValueError
+from localspec.server.embedding_model import EmbeddingModel
 from localspec.server.errors import ApiError
 from localspec.server.metrics import Metrics
 from localspec.server.service import Service
@@ -14,6 +15,9 @@ from localspec.server.service import Service
 _ANY = ("localspec", "default")
 # How Ollama's clients call a model that has no other tag; they take names apart there.
 TAG = ":latest"
+# What clients ask for, and models that give it.
+_EMBEDDING = "embeddings", "nomic-embed-text, bge-m3, ..."
+_RANKING = "rankings", "bge-reranker-v2-m3, ..."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,31 +41,39 @@ class ServedModel:
         return self.names[0]
 
 
+AnyModel = ServedModel | EmbeddingModel
+
+
 class Catalog:
     """The models, and the one that is loaded.
 
     models: the first is loaded first. loaded: the one that is, with its service; None while none
     is. usual: that one, or the one that was loaded at last. contexts: of those that were loaded, in
-    tokens. metrics: of all texts, whichever model wrote them. created: when, in seconds.
+    tokens. embedders: those beside them. metrics: of all texts, whichever model wrote them.
+    created: when, in seconds.
 
     Raises InvalidValueError where two models have one name in lists.
     """
 
-    def __init__(self, models: Sequence[ServedModel]) -> None:
-        self.models = models
+    def __init__(
+        self, models: Sequence[ServedModel], embedders: Sequence[EmbeddingModel] = ()
+    ) -> None:
+        self.models, self.embedders = models, embedders
         self.loaded: tuple[ServedModel, Service] | None = None
         self.usual = models[0]
         self.contexts: dict[ServedModel, int] = {}
         self.metrics = Metrics()
         self.created = int(time.time())
-        self._named: dict[str, ServedModel] = {}
-        for each in models:
+        self._named: dict[str, AnyModel] = {}
+        for embedder in embedders:
+            embedder.metrics = self.metrics
+        for each in self.every:
             if self._named.setdefault(each.name, each) is not each:
                 raise InvalidValueError(
                     f"two of the models are called {each.name}; name each once, or link a file "
                     "under another name"
                 )
-        for each in models:
+        for each in self.every:
             for name in each.names[1:]:
                 self._named.setdefault(name, each)
 
@@ -70,7 +82,7 @@ class Catalog:
         """The service of the model that is loaded."""
         return self.loaded and self.loaded[1]
 
-    def service_of(self, model: ServedModel) -> Service | None:
+    def service_of(self, model: AnyModel) -> Service | None:
         """The service of a model, if it is loaded."""
         return self.service if self.loaded and self.loaded[0] is model else None
 
@@ -85,16 +97,49 @@ class Catalog:
         return self.find(name) or self.usual
 
     def find(self, name: str | None) -> ServedModel | None:
-        """The model of this name; None for a name that means any of them. Raises ApiError (404)."""
+        """The model of this name; None for a name that means any of them. Raises ApiError."""
+        found = self.called(name)
+        if isinstance(found, EmbeddingModel):
+            wanted = _asking(self.models)
+            raise ApiError(400, f"{found.name} writes no text; {wanted}", param="model")
+        return found
+
+    def embedder(self, name: str | None, *, ranks: bool) -> EmbeddingModel:
+        """The embedding model that a name means, or one that ranks. Raises ApiError."""
+        what, example = _RANKING if ranks else _EMBEDDING
+        fitting = [each for each in self.embedders if each.ranks == ranks]
+        if not fitting:
+            raise ApiError(
+                501, f"no model for {what} here; start the server with --embed MODEL ({example})"
+            )
+        found = self.called(name) or fitting[0]
+        if isinstance(found, EmbeddingModel) and found.ranks == ranks:
+            return found
+        raise ApiError(400, f"{found.name} gives no {what}; {_asking(fitting)}", param="model")
+
+    @property
+    def every(self) -> Sequence[AnyModel]:
+        """All models, those for vectors behind those that write text."""
+        return [*self.models, *self.embedders]
+
+    def shown(self, name: str | None) -> AnyModel:
+        """The model that a name means in lists. Raises ApiError (404)."""
+        return self.called(name) or self.usual
+
+    def called(self, name: str | None) -> AnyModel | None:
+        """The model of this name, whatever it does; None as of `find`. Raises ApiError (404)."""
         plain = (name or "").removesuffix(TAG)
         if not plain or plain in _ANY:
             return None
         if found := self._named.get(plain):
             return found
-        here = " or ".join(each.name for each in self.models)
         raise ApiError(
             404,
-            f"the model {name:.80} is not served here; ask for {here}",
+            f"the model {name:.80} is not served here; {_asking(self.every)}",
             param="model",
             code="model_not_found",
         )
+
+
+def _asking(models: Sequence[AnyModel]) -> str:
+    return f"ask for {' or '.join(each.name for each in models)}"

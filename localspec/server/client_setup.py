@@ -16,13 +16,15 @@ class Server:
     """A server as clients see it.
 
     names: the models'. key: what is shown in the place of the key. reads: by the names of models
-    that read more than text, what they read, as OpenRouter and others name it.
+    that read more than text, what they read, as OpenRouter and others name it. embedder: the name
+    of a model for embeddings; None: there is none.
     """
 
     url: str
     names: Sequence[str]
     key: str
     reads: Mapping[str, Sequence[str]]
+    embedder: str | None = None
 
     @property
     def model(self) -> str:
@@ -46,7 +48,14 @@ client = OpenAI()
 answer = client.chat.completions.create(
     model={server.model}, messages=[{{"role": "user", "content": "Hello!"}}]
 )
-print(answer.choices[0].message.content)"""
+print(answer.choices[0].message.content){_vectors(server, "client.embeddings.create")}"""
+
+
+def _vectors(server: Server, function: str) -> str:
+    """A line that asks for embeddings, if the server has a model for them."""
+    if server.embedder is None:
+        return ""
+    return f'\nvectors = {function}(model={json.dumps(server.embedder)}, input=["Hello!"])'
 
 
 def _anthropic(server: Server) -> str:
@@ -144,17 +153,22 @@ def _ollama(server: Server) -> str:
 # for programs without a setting for the address, start the server with --port 11434
 {_exports(**exports)}
 
-from ollama import chat
+from ollama import chat{", embed" if server.embedder else ""}
 answer = chat(model={server.model}, messages=[{{"role": "user", "content": "Hello!"}}])
-print(answer.message.content)"""
+print(answer.message.content){_vectors(server, "embed")}"""
 
 
 def _curl(server: Server) -> str:
     messages = [{"role": "user", "content": "Hello!"}]
-    body = json.dumps({"model": server.names[0], "messages": messages})
-    return f"""\
-curl {server.url}/v1/chat/completions -H 'Authorization: Bearer {server.key}' \\
-  -H 'Content-Type: application/json' -d {shlex.quote(body)}"""
+    bodies: dict[str, Any] = {"chat/completions": {"model": server.names[0], "messages": messages}}
+    if server.embedder:
+        bodies["embeddings"] = {"model": server.embedder, "input": ["Hello!"]}
+    return "\n".join(
+        f"""\
+curl {server.url}/v1/{path} -H 'Authorization: Bearer {server.key}' \\
+  -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"""
+        for path, body in bodies.items()
+    )
 
 
 CLIENTS: dict[str, Setup] = {
@@ -184,13 +198,14 @@ def setup(
     *,
     key: bool,
     reads: Mapping[str, Sequence[str]] | None = None,
+    embedder: str | None = None,
 ) -> str:
     """The settings of a client.
 
     names: the models', of which clients that cannot list several get the first. key: whether the
-    server asks for one. reads: as in Server.
+    server asks for one. reads, embedder: as in Server.
     """
-    settings = CLIENTS[client](Server(url, names, key_shown(key=key), reads or {}))
+    settings = CLIENTS[client](Server(url, names, key_shown(key=key), reads or {}, embedder))
     if len(names) == 1 or client in _LISTING:
         return settings
     others = " or ".join(names[1:])

@@ -103,10 +103,13 @@ def queue_full(what: str) -> ApiError:
     )
 
 
-def too_long(what: str, context: int, tokens: int | None = None) -> ApiError:
+def too_long(
+    what: str, context: int, tokens: int | None = None, option: str | None = "--ctx"
+) -> ApiError:
     """The error of a prompt that the context is too small for.
 
-    what: of which lengths. tokens: of the prompt, if they were counted. Agents shorten their
+    what: of which lengths. tokens: of the prompt, if they were counted. option: for a larger
+    context; None: there is none. Agents shorten their
     conversations at words of Anthropic's ("prompt is too long: 9000 tokens > 8191 maximum"), at
     OpenAI's code, or at llama-server's type, and by its numbers.
     """
@@ -115,7 +118,8 @@ def too_long(what: str, context: int, tokens: int | None = None) -> ApiError:
         members["n_prompt_tokens"] = tokens
     return ApiError(
         400,
-        f"prompt is too long: {what}; shorten it, or start the server with a larger --ctx",
+        f"prompt is too long: {what}; shorten it"
+        + (f", or start the server with a larger {option}" if option else ""),
         code="context_length_exceeded",
         members=members,
     )

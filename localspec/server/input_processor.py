@@ -37,7 +37,7 @@ log = logging.getLogger("localspec.server")
 
 # No token stands for more characters. A text that is longer than a context full of such tokens is
 # refused before it is rendered and tokenized, which would take seconds.
-_LONGEST_TOKEN = 256
+LONGEST_TOKEN = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,7 @@ class InputProcessor:
     def _require_short(self, characters: int) -> None:
         """Raise for a text that cannot fit, however it is tokenized."""
         context = self.engine.context
-        if characters > context * _LONGEST_TOKEN:
+        if characters > context * LONGEST_TOKEN:
             what = f"{characters} characters, and the context holds {context} tokens"
             raise too_long(what, context)
 

@@ -12,7 +12,8 @@ from starlette.routing import Route
 import localspec
 from localspec.engine.media_marks import without_marks
 from localspec.errors import WorkerError
-from localspec.server.catalog import Catalog, ServedModel
+from localspec.server.catalog import AnyModel, Catalog
+from localspec.server.embedding_model import EmbeddingModel
 from localspec.server.errors import ApiError, shutting_down
 from localspec.server.exchange import JsonAnswer, body_of, catalog_of, lease, switch_of
 from localspec.server.metrics import timings
@@ -25,6 +26,7 @@ from localspec.server.template_messages import messages_of
 
 # The most of one request to /tokenize and /detokenize, which take seconds.
 _MOST_CHARACTERS, _MOST_TOKENS = 1 << 20, 1 << 16
+_TEXT = "text"
 
 
 def routes() -> list[Route]:
@@ -124,7 +126,7 @@ def _slot(service: Service, pooled: PooledSlot) -> dict[str, Any]:
 
 async def _models(request: Request) -> Response:
     catalog = catalog_of(request)
-    found = await asyncio.to_thread(lambda: [_described(each, catalog) for each in catalog.models])
+    found = await asyncio.to_thread(lambda: [_described(each, catalog) for each in catalog.every])
     ends = {"has_more": False, "first_id": found[0]["id"], "last_id": found[-1]["id"]}
     # llama-server's older list, where its clients look for what a model can do.
     models = [_capable(each) for each in found]
@@ -132,27 +134,33 @@ async def _models(request: Request) -> Response:
 
 
 def _capable(described: dict[str, Any]) -> dict[str, Any]:
-    name, reads = described["id"], described["architecture"]["input_modalities"]
-    capabilities = ["completion", *["multimodal"] * (len(reads) > 1)]
+    name, kinds = described["id"], described["architecture"]
+    capabilities = ["completion", *["multimodal"] * (len(kinds["input_modalities"]) > 1)]
+    if _TEXT not in kinds["output_modalities"]:
+        capabilities = kinds["output_modalities"]
     return {"name": name, "model": name, "type": "model", "capabilities": capabilities}
 
 
 async def _model(request: Request) -> Response:
     catalog = catalog_of(request)
-    model = catalog.present(request.path_params["name"])
+    model = catalog.shown(request.path_params["name"])
     return JsonAnswer(await asyncio.to_thread(_described, model, catalog))
 
 
-def _described(model: ServedModel, catalog: Catalog) -> dict[str, Any]:
+def _described(model: AnyModel, catalog: Catalog) -> dict[str, Any]:
     """What is known of a model; of one that is not loaded, not much."""
-    reads = modalities_of(model, catalog).names
+    reads, gives = [_TEXT], [_TEXT]
+    if isinstance(model, EmbeddingModel):
+        gives = ["rerank" if model.ranks else "embeddings"]
+    else:
+        reads = modalities_of(model, catalog).names
     found: dict[str, Any] = {
         "id": model.name,
         "object": "model",
         "created": catalog.created,
         "owned_by": "localspec",
         "aliases": list(model.names[1:]),
-        "architecture": {"input_modalities": reads, "output_modalities": ["text"]},
+        "architecture": {"input_modalities": reads, "output_modalities": gives},
         # Anthropic's list has these.
         "type": "model",
         "display_name": model.name,

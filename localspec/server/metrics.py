@@ -19,6 +19,8 @@ class Metrics:
         self._requests = self._cancelled = 0
         self._waited = 0.0
         self._total = Stats()
+        self._embedded_texts = self._embedded_tokens = 0
+        self._embedding_seconds = 0.0
 
     def add(self, reply: "Reply", waited: float) -> None:
         """Add a text that has ended. waited: the seconds before it got a slot."""
@@ -26,6 +28,12 @@ class Metrics:
         self._cancelled += reply.stop_reason in (None, "cancelled")
         self._waited += waited
         self._total = sum_of([self._total, reply.stats])
+
+    def add_embeddings(self, texts: int, tokens: int, seconds: float) -> None:
+        """Add a request that was answered with vectors, or with scores."""
+        self._embedded_texts += texts
+        self._embedded_tokens += tokens
+        self._embedding_seconds += seconds
 
     def text(self, busy: int, waiting: int) -> str:
         """All of it for Prometheus. busy: slots in use. waiting: requests without one."""
@@ -48,6 +56,12 @@ class Metrics:
             "localspec:shared_steps_total": (
                 "Passes that shared a decode with other texts.",
                 total.shared_steps,
+            ),
+            "localspec:embedded_texts_total": ("Texts with a vector.", self._embedded_texts),
+            "localspec:embedded_tokens_total": ("Tokens of these.", self._embedded_tokens),
+            "localspec:embedding_seconds_total": (
+                "Seconds of requests for vectors.",
+                self._embedding_seconds,
             ),
         }
         gauges = {

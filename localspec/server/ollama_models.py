@@ -20,7 +20,9 @@ from localspec.gguf.facts import facts_of
 from localspec.gguf.files import ModelFiles
 from localspec.gguf.fingerprint import fingerprint
 from localspec.llama.devices import usual_gpus
-from localspec.server.catalog import TAG, Catalog, ServedModel
+from localspec.llama.placement import Placement
+from localspec.server.catalog import TAG, AnyModel, Catalog
+from localspec.server.embedding_model import EmbeddingModel
 from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import JsonAnswer, body_of, catalog_of, switch_of
 from localspec.server.modalities import modalities_of
@@ -33,11 +35,7 @@ log = logging.getLogger("localspec.server")
 # The version of Ollama whose API is spoken here: clients ask whether it is new enough.
 _SPOKEN = "0.33.0"
 _NO_CHANGES = "this server fetches and changes no models: use localspec pull, ls and rm"
-_NO_EMBEDDINGS = "no embeddings here; ask a server with a model for them"
-_ELSEWHERE = {
-    **dict.fromkeys(("pull", "push", "create", "copy", "delete"), _NO_CHANGES),
-    **dict.fromkeys(("embed", "embeddings"), _NO_EMBEDDINGS),
-}
+_ELSEWHERE = ("pull", "push", "create", "copy", "delete")
 _NUMBERS = ("block_count", "embedding_length", "attention.head_count", "attention.head_count_kv")
 # When the model is unloaded of a server that keeps it.
 _NEVER = "9999-12-31T23:59:59Z"
@@ -55,8 +53,9 @@ def routes() -> list[Route]:
 
 async def _elsewhere(request: Request) -> Response:
     """Another path of Ollama's."""
-    reason = _ELSEWHERE.get(request.path_params["name"])
-    raise ApiError(501, reason) if reason else HTTPException(404)
+    if request.path_params["name"] in _ELSEWHERE:
+        raise ApiError(501, _NO_CHANGES)
+    raise HTTPException(404)
 
 
 async def _version(_request: Request) -> Response:
@@ -67,20 +66,20 @@ async def _tags(request: Request) -> Response:
     catalog = catalog_of(request)
 
     def listed() -> list[JSON]:
-        found = ((each, _entry(each, catalog)) for each in catalog.models)
+        found = ((each, _entry(each, catalog)) for each in catalog.every)
         # As at Ollama, a model is there once for each of its names.
         return [
             {**entry, "name": name + TAG, "model": name + TAG}
             for each, entry in found
             if entry
             for name in each.names
-            if catalog.find(name) in (each, None)
+            if catalog.called(name) in (each, None)
         ]
 
     return JsonAnswer({"models": await asyncio.to_thread(listed)})
 
 
-def _entry(model: ServedModel, catalog: Catalog) -> JSON | None:
+def _entry(model: AnyModel, catalog: Catalog) -> JSON | None:
     """A model in the list; None, with a line in the log, where its file cannot be read."""
     try:
         capabilities = _capabilities(model, catalog)
@@ -92,25 +91,38 @@ def _entry(model: ServedModel, catalog: Catalog) -> JSON | None:
 
 async def _running(request: Request) -> Response:
     switch = switch_of(request)
-    if not (loaded := switch.catalog.loaded):
-        return JsonAnswer({"models": []})
-    model, service = loaded
-    ends = switch.ends_at
-    placed = {
-        "expires_at": ends.isoformat() if ends else _NEVER,
-        "size_vram": _bytes_on_gpus(model, service),
-        "context_length": service.engine.context,
-    }
-    return JsonAnswer({"models": [await asyncio.to_thread(_listed, model) | placed]})
+    found: list[tuple[AnyModel, datetime | None, Placement, int]] = []
+    if loaded := switch.catalog.loaded:
+        model, service = loaded
+        ends, placement = switch.ends_at, service.engine.model.placement
+        found = [(model, ends, placement, service.engine.context)]
+    found += [
+        (each, each.ends_at, each.placement, each.n_ctx)
+        for each in switch.catalog.embedders
+        if each.placement
+    ]
+
+    def listed() -> list[JSON]:
+        return [
+            {
+                **_listed(model),
+                "expires_at": ends.isoformat() if ends else _NEVER,
+                "size_vram": _bytes_on_gpus(model, placement),
+                "context_length": context,
+            }
+            for model, ends, placement, context in found
+        ]
+
+    return JsonAnswer({"models": await asyncio.to_thread(listed)})
 
 
 async def _show(request: Request) -> Response:
     catalog, body = catalog_of(request), await body_of(request)
-    model = catalog.present(body.text("model") or body.text("name"))
+    model = catalog.shown(body.text("model") or body.text("name"))
     return JsonAnswer(await asyncio.to_thread(_shown, model, catalog))
 
 
-def _listed(model: ServedModel) -> JSON:
+def _listed(model: AnyModel) -> JSON:
     name, file = model.name + TAG, _file(model.path)
     return {
         "name": name,
@@ -122,12 +134,9 @@ def _listed(model: ServedModel) -> JSON:
     }
 
 
-def _shown(model: ServedModel, catalog: Catalog) -> JSON:
+def _shown(model: AnyModel, catalog: Catalog) -> JSON:
     file, service = _file(model.path), catalog.service_of(model)
-    # What clients fit their prompts into is what the server has room for.
-    limits = (model.context, file.numbers["context_length"])
-    made_for = min((each for each in limits if each), default=None)
-    context = catalog.contexts.get(model, made_for)
+    context = _context(model, file, catalog)
     numbers = {**file.numbers, "context_length": context}
     architecture = file.details["family"]
     return {
@@ -146,17 +155,28 @@ def _shown(model: ServedModel, catalog: Catalog) -> JSON:
     }
 
 
-def _bytes_on_gpus(model: ServedModel, service: Service) -> int:
+def _context(model: AnyModel, file: "_File", catalog: Catalog) -> int | None:
+    """What clients fit their prompts into: what the server has room for."""
+    if isinstance(model, EmbeddingModel):
+        return model.n_ctx
+    limits = (model.context, file.numbers["context_length"])
+    made_for = min((each for each in limits if each), default=None)
+    return catalog.contexts.get(model, made_for)
+
+
+def _bytes_on_gpus(model: AnyModel, placement: Placement) -> int:
     """About how much of the model is on GPUs: the share of its layers, and the output as one."""
-    placement, file = service.engine.model.placement, _file(model.path)
+    file = _file(model.path)
     if placement.is_on_processor or not usual_gpus():
         return 0
     count, layers = placement.gpu_layers, (file.numbers["block_count"] or 0) + 1
     return file.size if count in (None, -1) else file.size * min(count, layers) // layers
 
 
-def _capabilities(model: ServedModel, catalog: Catalog) -> list[str]:
+def _capabilities(model: AnyModel, catalog: Catalog) -> list[str]:
     """What a model can do. Whether it fills gaps is known once it is loaded."""
+    if isinstance(model, EmbeddingModel):
+        return ["rerank" if model.ranks else "embedding"]
     service, reads = catalog.service_of(model), modalities_of(model, catalog)
     found = ["completion", *["vision"] * reads.images, *["audio"] * reads.sounds]
     if template := _template(_file(model.path), service):

@@ -20,6 +20,7 @@ from localspec.server.address import LOOPBACK, Address
 from localspec.server.app import make_app
 from localspec.server.catalog import Catalog, ServedModel
 from localspec.server.connection import Connection
+from localspec.server.embedding_model import EmbeddingModel
 from localspec.server.event_loop import new_event_loop
 from localspec.server.guard import MOST_HEADER_BYTES, Guard
 from localspec.server.loading import LoadingApp
@@ -70,6 +71,7 @@ def serve(
     address: Address,
     opened: socket.socket,
     *,
+    embedders: Sequence[EmbeddingModel] = (),
     queue_limit: int = 64,
     unload_after: float | None = None,
     changed: Callable[[Service], None] = lambda _service: None,
@@ -80,6 +82,8 @@ def serve(
     """Answer requests until a signal ends it; until the first model is there, that it loads.
 
     models: the first is loaded, in a thread; what that raises ends the server and is raised.
+    embedders: all are loaded before it: what they take is missing in the memory that is planned for
+    it, and one that cannot be loaded is told at once.
     queue_limit, unload_after, changed: see ModelSwitch. ready: called once the first model is
     there. signalled: called for each signal. progress: told how far
     loading is, in the thread that loads. A signal while the model loads ends the process at once:
@@ -87,7 +91,7 @@ def serve(
     """
     hosts = [*LOOPBACK, address.host.lower(), *address.hosts]
     any_host = not address.is_local and not address.hosts
-    app, catalog = LoadingApp(), Catalog(models)
+    app, catalog = LoadingApp(), Catalog(models, embedders)
     switch = ModelSwitch(
         catalog, queue_limit=queue_limit, unload_after=unload_after, changed=changed
     )
@@ -123,6 +127,8 @@ def serve(
 
     def work() -> Service:
         with watched(watcher):
+            for each in embedders:
+                each.load()
             return models[0].load()
 
     server = _Server(config, app, switch, work, ready=ready, signalled=signalled)
@@ -131,6 +137,8 @@ def serve(
     finally:
         if catalog.service:
             catalog.service.close()
+        for each in embedders:
+            each.close()
     if server.failure:
         raise server.failure
 
@@ -200,6 +208,8 @@ class _Server(uvicorn.Server):
         catalog.enter(catalog.models[0], service)
         self._app.app = make_app(self._switch)
         self._switch.wind_up()
+        for each in catalog.embedders:
+            each.wind_up()
         self._ready(service)
 
     def _failed(self, error: BaseException) -> None:
@@ -212,11 +222,12 @@ class _Server(uvicorn.Server):
         switch = self._switch
         if self._app.app is None or switch.loads:
             os._exit(INTERRUPTED if sig == signal.SIGINT else 0)
-        if service := switch.catalog.service:
+        writing, embedders = switch.catalog.service, switch.catalog.embedders
+        for stop in [*([writing.stop] if writing else []), *(each.stop for each in embedders)]:
             if self.should_exit or sig == signal.SIGINT:
-                service.stop()
+                stop()
             else:
-                asyncio.get_event_loop().call_later(_GRACE_SECONDS, service.stop)
+                asyncio.get_event_loop().call_later(_GRACE_SECONDS, stop)
         switch.closing = self.should_exit = True
 
 

@@ -8,7 +8,7 @@ from fakes.projectors import write_ears, write_projector
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.projectors import check_projector
-from localspec.loading import projector_check
+from localspec.loading import file_trial
 from localspec.loading.projector_check import require_usable
 
 
@@ -62,7 +62,7 @@ def test_one_that_takes_too_long_is_not_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_projector(tmp_path / "mmproj.gguf", "mlp")
-    monkeypatch.setattr(projector_check, "_LEAST_SECONDS", 0)
-    monkeypatch.setattr(projector_check, "_BYTES_PER_SECOND", 1e12)
+    monkeypatch.setattr(file_trial, "_LEAST_SECONDS", 0)
+    monkeypatch.setattr(file_trial, "_BYTES_PER_SECOND", 1e12)
     assert "it was not loaded within 0 s" in refusal(path)
     assert "it was not loaded within 0 s" in refusal(path)

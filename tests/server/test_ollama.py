@@ -288,7 +288,7 @@ def test_a_model_is_there_when_it_is_asked_for(client: Client) -> None:
         ("/api/chat", {"messages": QUESTION, "options": {"top_p": 2}}, 400, "top_p is 2"),
         ("/api/chat", {"messages": QUESTION, "options": {"top_a": 0.5}}, 400, "top_a is 0.5"),
         ("/api/pull", {"model": "a"}, 501, "use localspec pull"),
-        ("/api/embed", {"input": "a"}, 501, "no embeddings here"),
+        ("/api/embed", {"input": "a"}, 501, "no model for embeddings here; start the server with"),
         ("/api/chats", {}, 404, "did you mean /api/chat"),
     ],
 )

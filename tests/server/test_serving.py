@@ -165,10 +165,10 @@ def test_bodies_without_end(served: Served) -> None:
 
 
 def test_other_paths(served: Served) -> None:
-    missing = served.get("/v1/embeddings")
+    missing = served.get("/v1/images")
     assert missing.status_code == 404
     said = missing.json()["error"]["message"]
-    assert said == "GET /v1/embeddings is not served here; ask a server with a model for embeddings"
+    assert said == "GET /v1/images is not served here; ask a server with a model for pictures"
     other = served.post("/v1/responses/compact", {"input": "a"})
     assert other.status_code == 405
     said = other.json()["error"]["message"]

@@ -1,0 +1,86 @@
+"""Embedder loader: an embedding model, where there is room for it beside other models."""
+
+from collections import Counter
+from pathlib import Path
+
+from localspec.errors import InvalidValueError, OutOfMemoryError
+from localspec.gguf.check import check_embedder, part_paths, reads_in_pieces
+from localspec.gguf.heads import vocabulary_size
+from localspec.gguf.reader import Header
+from localspec.llama.compute_thread import OwnThread
+from localspec.llama.context_params import CHUNK
+from localspec.llama.devices import names_of
+from localspec.llama.embedder import Embedder
+from localspec.llama.embedder_trial import run_embedder_trial
+from localspec.llama.placement import ON_PROCESSOR, Placement
+from localspec.loading.config import RuntimeConfig
+from localspec.loading.file_trial import require_tried
+from localspec.loading.load_check import check_extra_buffers
+from localspec.memory import estimate
+from localspec.memory.available import HOST, free_memory
+from localspec.utils.last_use import note_use
+from localspec.utils.option_names import option
+from localspec.utils.progress import report_progress
+
+# The most tokens of a text where nobody says: the library keeps a row as wide as the vocabulary for
+# each token of a pass, and most embedding models compute a text in one.
+_USUAL_CONTEXT = 2048
+_FLOAT = 4
+
+
+def embedding_context(path: Path, asked: int | None) -> int:
+    """The most tokens of a text. Raises InvalidValueError, and as `check_embedder`."""
+    most = check_embedder(path).context_length or _USUAL_CONTEXT
+    if asked is not None and not 1 < asked <= most:
+        raise InvalidValueError(
+            f"{option('embed_ctx')} is {asked}; {path.name} reads texts of 2 to {most} tokens"
+        )
+    return asked or min(most, _USUAL_CONTEXT)
+
+
+def load_embedder(
+    path: Path, n_ctx: int, runtime: RuntimeConfig, thread: OwnThread | None = None
+) -> Embedder:
+    """Load an embedding model: on the GPU of the runtime with the most free, if it fits there.
+
+    thread: computes its passes. Raises ModelNotFoundError and ModelLoadError.
+    """
+    header = check_embedder(path)
+    check_extra_buffers()
+    require_tried(path, "embedder_checks", run_embedder_trial, "embed")
+    size = sum(file.stat().st_size for file in part_paths(path, header))
+    placement = _placement(path, header, n_ctx, size, runtime)
+    report_progress(f"loading {path.name}")
+    threads = 1 if placement.devices else runtime.threads_for(size)
+    embedder = Embedder(path, header, n_ctx, placement, threads=threads, thread=thread)
+    note_use(path)
+    return embedder
+
+
+def _placement(
+    path: Path, header: Header, n_ctx: int, size: int, runtime: RuntimeConfig
+) -> Placement:
+    """Where it has room. Raises OutOfMemoryError where it has none."""
+    gpus = [] if runtime.placement.is_on_processor else names_of(runtime.placement)
+    free = free_memory()
+    gpu = free.freest_gpu(gpus)
+    if gpu and not free.shortage(_bytes(header, n_ctx, size, gpu)):
+        return Placement(devices=(gpu,))
+    if shortage := free.shortage(_bytes(header, n_ctx, size, HOST)):
+        raise OutOfMemoryError(
+            f"{path.name} {shortage}; close what else uses memory, or lower {option('embed_ctx')}"
+        )
+    return ON_PROCESSOR
+
+
+def _bytes(header: Header, n_ctx: int, size: int, device: str) -> Counter[str]:
+    """The bytes that it takes by device: its weights, buffers and texts, and its output."""
+    rows = max(CHUNK, 0 if reads_in_pieces(header) else n_ctx)
+    buffers = estimate.compute_buffer_bytes(header, n_ctx, flash_attention=True, ubatch=rows)
+    cells = max(n_ctx, CHUNK)
+    cache = estimate.cache_bytes(header, cells) or 0 if reads_in_pieces(header) else 0
+    # The library keeps logits of every token, also of models that compute none.
+    output = _FLOAT * rows * vocabulary_size(header)
+    taken = Counter({device: size + buffers + cache})
+    taken[HOST] += output + estimate.vocabulary_bytes(header)
+    return taken

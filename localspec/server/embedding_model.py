@@ -1,0 +1,171 @@
+"""EmbeddingModel: a model that is loaded beside the one that writes text, and makes vectors."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.errors import DeviceError, WorkerError
+from localspec.llama.compute_thread import OwnThread
+from localspec.llama.embedder import Embedder
+from localspec.llama.placement import Placement
+from localspec.server.errors import queue_full, shutting_down
+from localspec.server.metrics import Metrics
+from localspec.utils.format import counted
+
+log = logging.getLogger("localspec.server")
+
+_Input = TypeVar("_Input")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """What became of texts.
+
+    vectors: (texts, width), as the model computes them; scores where it ranks. tokens: of all
+    texts. seconds: from the request on. load_seconds: of them, those of loading the model.
+    """
+
+    vectors: NDArray[np.float32]
+    tokens: int
+    seconds: float
+    load_seconds: float
+
+
+class EmbeddingModel:
+    """An embedding model, all of which happens in a thread of its own.
+
+    names: what clients may call it; the first is listed. path: its GGUF. ranks: whether it gives
+    scores of a query with documents. n_ctx: the most tokens of a text. load: loads it. queue_limit:
+    how many requests may wait. unload_after: so many seconds after the last request it is unloaded,
+    and the next one loads it again; None: never. metrics: that count its texts.
+
+    A request computes one batch of texts at a time, in turns with others: a question does not wait
+    until a whole library has been read. Passes of the model that writes text are computed
+    meanwhile, and their digits do not depend on it.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        path: Path,
+        load: Callable[[OwnThread], Embedder],
+        *,
+        ranks: bool,
+        n_ctx: int,
+        queue_limit: int = 64,
+        unload_after: float | None = None,
+    ) -> None:
+        self.names, self.path, self.ranks, self.n_ctx = names, path, ranks, n_ctx
+        self.stopping = False
+        self.metrics = Metrics()
+        self._load, self._queue_limit, self._unload_after = load, queue_limit, unload_after
+        self._thread = OwnThread()
+        self._embedder: Embedder | None = None
+        self._active, self._ended = 0, perf_counter()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in lists."""
+        return self.names[0]
+
+    @property
+    def placement(self) -> Placement | None:
+        """Where it is; None while it is not loaded."""
+        return self._embedder.model.placement if self._embedder else None
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When it is unloaded, unless a request comes; None: never."""
+        if self._unload_after is None:
+            return None
+        since = 0.0 if self._active else perf_counter() - self._ended
+        return datetime.now(UTC) + timedelta(seconds=max(0.0, self._unload_after - since))
+
+    def load(self) -> Embedder:
+        """Load it, unless it is loaded. Raises what loading raises."""
+        return self._thread.task(self._loaded).result()
+
+    def close(self) -> None:
+        """Free it, and end its thread."""
+        self._thread.task(self._unload).result()
+        self._thread.close()
+
+    def stop(self) -> None:
+        """End requests behind the batch that is computed."""
+        self.stopping = True
+
+    async def embed(
+        self, inputs: Sequence[_Input], tokens_of: Callable[[Embedder, _Input], list[int]]
+    ) -> Embedded:
+        """The vectors of inputs, in their order. tokens_of: may raise for an input.
+
+        Raises ApiError (429) where too many requests wait, and what loading and computing raise.
+        """
+        if self._active > self._queue_limit:
+            raise queue_full(f"{self._active} requests for {self.name} wait")
+        began = perf_counter()
+        self._active += 1
+        try:
+            embedder = await self._own(self._loaded)
+            loaded = perf_counter()
+            texts = [await self._own(partial(tokens_of, embedder, each)) for each in inputs]
+            found = [
+                await self._own(partial(self._vectors, batch)) for batch in embedder.batches(texts)
+            ]
+        finally:
+            self._active -= 1
+            self.wind_up()
+        seconds, tokens = perf_counter() - began, sum(map(len, texts))
+        self.metrics.add_embeddings(len(texts), tokens, seconds)
+        facts = {"embedded_texts": len(texts), "prompt_tokens": tokens, "seconds": seconds}
+        told = f"{self.name}, {counted(len(texts), 'text')}, {tokens} tokens"
+        log.info("%s, %.2f s", told, seconds, extra={"facts": facts})
+        nothing = np.empty((0, embedder.width), np.float32)
+        return Embedded(np.concatenate([nothing, *found]), tokens, seconds, loaded - began)
+
+    async def _own(self, work: Callable[[], _Result]) -> _Result:
+        if self.stopping:
+            raise shutting_down()
+        return await asyncio.get_running_loop().run_in_executor(self._thread.pool, work)
+
+    def _loaded(self) -> Embedder:
+        if self._embedder is None:
+            self._embedder = self._load(self._thread)
+        return self._embedder
+
+    def _vectors(self, batch: Sequence[list[int]]) -> NDArray[np.float32]:
+        try:
+            return self._loaded().vectors(batch)
+        except (DeviceError, WorkerError):
+            self._unload()  # the next request has it anew
+            raise
+
+    def _unload(self) -> None:
+        embedder, self._embedder = self._embedder, None
+        if embedder:
+            embedder.close()
+
+    def wind_up(self) -> None:
+        """Unload it in a while, unless a request comes."""
+        self._ended = perf_counter()
+        if self._timer:
+            self._timer.cancel()
+        if self._unload_after is not None and not self._active:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._unload_after, self._run_down)
+
+    def _run_down(self) -> None:
+        if not self._active and self._embedder:
+            self._thread.pool.submit(self._unload)
+            log.info("%s is unloaded", self.name)

@@ -1,0 +1,64 @@
+"""Embedding models are tried out, fit in memory, and read texts of a length that they can."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from fakes.tiny_embedders import write_bert, write_causal
+
+from localspec.errors import InvalidValueError, ModelLoadError, OutOfMemoryError
+from localspec.llama.placement import ON_PROCESSOR
+from localspec.loading import embedder_loader
+from localspec.loading.config import RuntimeConfig
+from localspec.loading.embedder_loader import embedding_context, load_embedder
+from localspec.memory.available import HOST, FreeMemory
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of any file."""
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.parametrize(
+    ("made_for", "asked", "found"),
+    [(64, None, 64), (64, 2, 2), (4096, None, 2048), (4096, 4096, 4096)],
+)
+def test_the_length_of_texts(made_for: int, asked: int | None, found: int, tmp_path: Path) -> None:
+    assert embedding_context(write_bert(tmp_path / "a.gguf", context=made_for), asked) == found
+
+
+@pytest.mark.parametrize("asked", [-1, 1, 65])
+def test_a_length_that_it_cannot_read(asked: int, tmp_path: Path) -> None:
+    path = write_bert(tmp_path / "a.gguf")
+    said = rf"embed_ctx is {asked}; a\.gguf reads texts of 2 to 64 tokens"
+    with pytest.raises(InvalidValueError, match=said):
+        embedding_context(path, asked)
+
+
+def test_a_file_is_tried_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, runtime = write_causal(tmp_path / "a.gguf"), RuntimeConfig()
+    load_embedder(path, 64, runtime).close()
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with load_embedder(path, 64, runtime) as loaded:
+        assert loaded.model.placement == ON_PROCESSOR
+    path.touch()
+    with pytest.raises(ModelLoadError, match="no process could be started for it"):
+        load_embedder(path, 64, runtime)
+
+
+def test_a_file_that_lacks_a_tensor(tmp_path: Path) -> None:
+    path = write_bert(tmp_path / "a.gguf", lost="token_embd.weight")
+    with pytest.raises(ModelLoadError, match=r"a\.gguf cannot be used: .*another with embed$"):
+        load_embedder(path, 64, RuntimeConfig())
+
+
+def test_where_memory_is_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long text, the library keeps a row as wide as the vocabulary for each token."""
+    free = FreeMemory({HOST: 20_000_000})
+    monkeypatch.setattr(embedder_loader, "free_memory", lambda: free)
+    path = write_bert(tmp_path / "a.gguf", context=65_536)
+    load_embedder(path, 512, RuntimeConfig()).close()
+    said = r"a\.gguf would need .* and 20.0 MB are free; close .* or lower embed_ctx"
+    with pytest.raises(OutOfMemoryError, match=said):
+        load_embedder(path, 65_536, RuntimeConfig())
