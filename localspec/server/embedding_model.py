@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -42,7 +43,7 @@ class Embedded:
 
 
 class EmbeddingModel:
-    """An embedding model, all of which happens in a thread of its own.
+    """An embedding model, which is loaded and computed in a thread of its own.
 
     names: what clients may call it; the first is listed. path: its GGUF. ranks: whether it gives
     scores of a query with documents. n_ctx: the most tokens of a text. load: loads it. queue_limit:
@@ -71,6 +72,8 @@ class EmbeddingModel:
         self._load, self._queue_limit, self._unload_after = load, queue_limit, unload_after
         self._thread = OwnThread()
         self._embedder: Embedder | None = None
+        # Held while a thread reads the vocabulary.
+        self._reading = threading.Lock()
         self._active, self._ended = 0, perf_counter()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -98,6 +101,7 @@ class EmbeddingModel:
 
     def close(self) -> None:
         """Free it, and end its thread."""
+        self.stopping = True
         self._thread.task(self._unload).result()
         self._thread.close()
 
@@ -117,11 +121,14 @@ class EmbeddingModel:
         began = perf_counter()
         self._active += 1
         try:
-            embedder = await self._own(self._loaded)
+            if self._embedder is None:
+                await self._own(self._loaded)
             loaded = perf_counter()
-            texts = [await self._own(partial(tokens_of, embedder, each)) for each in inputs]
+            texts = await asyncio.to_thread(
+                lambda: [self._tokens(tokens_of, each) for each in inputs]
+            )
             found = [
-                await self._own(partial(self._vectors, batch)) for batch in embedder.batches(texts)
+                await self._own(partial(self._vectors, batch)) for batch in Embedder.batches(texts)
             ]
         finally:
             self._active -= 1
@@ -131,8 +138,8 @@ class EmbeddingModel:
         facts = {"embedded_texts": len(texts), "prompt_tokens": tokens, "seconds": seconds}
         told = f"{self.name}, {counted(len(texts), 'text')}, {tokens} tokens"
         log.info("%s, %.2f s", told, seconds, extra={"facts": facts})
-        nothing = np.empty((0, embedder.width), np.float32)
-        return Embedded(np.concatenate([nothing, *found]), tokens, seconds, loaded - began)
+        vectors = np.concatenate(found) if found else np.empty((0, 0), np.float32)
+        return Embedded(vectors, tokens, seconds, loaded - began)
 
     async def _own(self, work: Callable[[], _Result]) -> _Result:
         if self.stopping:
@@ -144,6 +151,17 @@ class EmbeddingModel:
             self._embedder = self._load(self._thread)
         return self._embedder
 
+    def _tokens(
+        self, tokens_of: Callable[[Embedder, _Input], list[int]], each: _Input
+    ) -> list[int]:
+        """The tokens of an input; called in any thread, as it reads nothing but the vocabulary."""
+        while not self.stopping:
+            with self._reading:
+                if self._embedder:
+                    return tokens_of(self._embedder, each)
+            self.load()  # a device has failed meanwhile, in another request
+        raise shutting_down()
+
     def _vectors(self, batch: Sequence[list[int]]) -> NDArray[np.float32]:
         try:
             return self._loaded().vectors(batch)
@@ -152,7 +170,8 @@ class EmbeddingModel:
             raise
 
     def _unload(self) -> None:
-        embedder, self._embedder = self._embedder, None
+        with self._reading:
+            embedder, self._embedder = self._embedder, None
         if embedder:
             embedder.close()
 

@@ -1,0 +1,100 @@
+"""Requests to an embedding model: what each waits for, without a model that takes its time."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes.served import PATIENCE
+
+from localspec.errors import DeviceError
+from localspec.server.embedding_model import EmbeddingModel
+
+
+class Held:
+    """An embedder whose first batch ends once it may. begun: that batch is being computed."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = threading.Event(), threading.Event()
+        self.closed = threading.Event()
+        self.fails, self.loads = False, 0
+        self.batches: list[int] = []
+
+    def load(self, _thread: object) -> Any:
+        self.loads += 1
+        return self
+
+    def vectors(self, texts: Sequence[list[int]]) -> Any:
+        self.batches.append(len(texts))
+        self.begun.set()
+        assert self.may_end.wait(PATIENCE)
+        if self.fails:
+            self.fails = False
+            raise DeviceError("the device is lost")
+        return np.ones((len(texts), 3), np.float32)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.fixture
+def held() -> Held:
+    return Held()
+
+
+@pytest.fixture
+def model(held: Held) -> Iterator[EmbeddingModel]:
+    model = EmbeddingModel(["m"], Path("m.gguf"), held.load, ranks=False, n_ctx=512)
+    yield model
+    held.may_end.set()
+    model.close()
+
+
+async def begun(held: Held) -> None:
+    assert await asyncio.to_thread(held.begun.wait, PATIENCE)
+
+
+def test_short_texts_wait_for_no_pass_before_their_own(held: Held, model: EmbeddingModel) -> None:
+    """They are tokenized while a long text of others is computed, and share one pass."""
+    read: list[int] = []
+
+    def tokens_of(_embedder: object, at: int) -> list[int]:
+        read.append(at)
+        if len(read) == 50:
+            held.may_end.set()
+        return [1, 2]
+
+    async def both() -> None:
+        long = asyncio.create_task(model.embed([0], lambda *_: [1] * 512))
+        await begun(held)
+        short = await model.embed(range(50), tokens_of)
+        assert short.vectors.shape == (50, 3) and short.tokens == 100
+        await long
+
+    asyncio.run(both())
+    assert read == [*range(50)] and held.batches == [1, 50]
+
+
+def test_a_device_that_fails_fails_one_request(held: Held, model: EmbeddingModel) -> None:
+    """One whose texts are tokenized meanwhile has the model anew."""
+    held.fails = True
+
+    def inputs() -> Iterator[int]:
+        yield 1
+        held.may_end.set()
+        assert held.closed.wait(PATIENCE)
+        yield 2
+
+    async def both() -> None:
+        lost = asyncio.create_task(model.embed([0], lambda *_: [1]))
+        await begun(held)
+        other: Any = inputs()
+        assert (await model.embed(other, lambda _, at: [at])).tokens == 2
+        with pytest.raises(DeviceError):
+            await lost
+
+    asyncio.run(both())
+    assert held.loads == 2
