@@ -1,7 +1,9 @@
 """Embedder: a model that makes a vector of a text, or a score of a query with a document."""
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import llama_cpp
 import numpy as np
@@ -27,6 +29,11 @@ _IDS = 64
 _TEXTS = _IDS - 1
 # Read, not mapped: what a mapped file takes of main memory counts as free.
 _LOAD_MODE = LOAD_MODES[1]
+# Whether a number is not 0, as a function of Python that the library calls after each operation of
+# a pass: one written in Python would wait for Python's lock as often.
+_IS_SET = ctypes.cast(ctypes.pythonapi.PyThread_tss_is_created, llama_cpp.ggml_abort_callback)
+# The library's status of a pass that was ended so.
+_ENDED = 2
 
 
 class Embedder(Closing):
@@ -58,16 +65,19 @@ class Embedder(Closing):
         values.n_seq_max = _IDS
         values.kv_unified = values.embeddings = values.no_perf = True
         values.n_threads = values.n_threads_batch = threads
+        self._handle: Any = None
+        self._ends = (ctypes.c_int * 4)()  # as large as what Python reads there
         try:
             self._handle = new_context(self.model, values)
+            llama_cpp.llama_set_abort_callback(self._handle, _IS_SET, ctypes.addressof(self._ends))
+            self._memory = llama_cpp.llama_get_memory(self._handle)
+            # What keeps no cache computes a text at once.
+            self.n_ctx = n_ctx if self._memory else min(n_ctx, self._piece)
+            self._batch = Batch(self._piece)
+            self._take_memory()
         except BaseException:
-            self._handle = None
             self.close()
             raise
-        self._memory = llama_cpp.llama_get_memory(self._handle)
-        # What keeps no cache computes a text at once.
-        self.n_ctx = n_ctx if self._memory else min(n_ctx, self._piece)
-        self._batch = Batch(self._piece)
         handle = self.model.handle
         count = llama_cpp.llama_model_n_cls_out if self.ranks else llama_cpp.llama_model_n_embd_out
         self._row = int(count(handle))
@@ -129,6 +139,18 @@ class Embedder(Closing):
             raise LocalspecError(f"{self.model.path.name} computes what is no number")
         return found
 
+    def _take_memory(self) -> None:
+        """Have the library take the memory of a long text, which it does at the first one.
+
+        What is loaded next is planned with what is free then. On a processor the pass ends after
+        its first operation.
+        """
+        self._ends[0] = 1
+        rows = min(self._piece, self.n_ctx)
+        self._batch.add([0] * rows, start=0, seq_id=0, wanted=rows)
+        self._compute()
+        self._ends[0] = 0
+
     def _fill_up(self, token: int) -> None:
         """Add a text of one token again and again, if the pass is a narrow one."""
         if (lacking := min(_LEAST_ROWS - len(self._batch), self.n_ctx)) > 0:
@@ -136,12 +158,17 @@ class Embedder(Closing):
 
     def _compute(self) -> None:
         rows = len(self._batch)
+
+        def decode() -> int:
+            status = int(llama_cpp.llama_decode(self._handle, self._batch.struct))
+            return 0 if status == _ENDED and self._ends[0] else status
+
         compute(
-            lambda: int(llama_cpp.llama_decode(self._handle, self._batch.struct)),
+            decode,
             self.model,
             self._handle,
             rows=rows,
-            kind=(type(self), self.model.path, rows),
+            kind=(type(self), self.model.path, rows, self._ends[0]),
             threads=self._threads,
         )
 

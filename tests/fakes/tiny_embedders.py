@@ -20,9 +20,18 @@ EPSILON = 1e-12
 
 
 def write_bert(
-    path: Path, pooling: gguf.PoolingType = MEAN, *, context: int = 64, lost: str = "nothing"
+    path: Path,
+    pooling: gguf.PoolingType = MEAN,
+    *,
+    context: int = 64,
+    lost: str = "nothing",
+    more_tokens: int = 0,
 ) -> Path:
-    """A BERT; with RANK, one whose head gives a score. lost: tensors that it has not begin so."""
+    """A BERT; with RANK, one whose head gives a score.
+
+    lost: tensors that it has not begin so. more_tokens: of the vocabulary, in no text.
+    """
+    tokens = [*_TOKENS, *(f"▁{number}" for number in range(more_tokens))]
     header = gguf.GGUFWriter(path, "bert")
     random = np.random.default_rng(int(pooling))
 
@@ -40,14 +49,14 @@ def write_bert(
     header.add_causal_attention(False)
     header.add_pooling_type(pooling)
     header.add_tokenizer_model("bert")
-    header.add_token_list(_TOKENS)
-    header.add_token_types([3] * len(_SPECIAL) + [1] * (len(_TOKENS) - len(_SPECIAL)))
+    header.add_token_list(tokens)
+    header.add_token_types([3] * len(_SPECIAL) + [1] * (len(tokens) - len(_SPECIAL)))
     header.add_token_type_count(2)
     header.add_unk_token_id(1)
     header.add_bos_token_id(2)
     header.add_sep_token_id(3)
     header.add_pad_token_id(0)
-    add("token_embd.weight", len(_TOKENS), WIDTH)
+    add("token_embd.weight", len(tokens), WIDTH)
     add("token_types.weight", 2, WIDTH)
     add("position_embd.weight", context, WIDTH)
     norms = ["token_embd_norm"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import gguf
 import llama_cpp
 import numpy as np
+import psutil
 import pytest
 from fakes.numpy_bert import NumpyBert
 from fakes.tiny_embedders import CLS, LAST, MEAN, RANK, write_bert, write_causal
@@ -155,6 +156,21 @@ def test_numbers_that_are_none(tmp_path: Path) -> None:
         with pytest.raises(LocalspecError, match=r"model\.gguf computes what is no number"):
             opened.vectors([[1, 260, 2], [1, 270, 2]])
         assert (opened.vectors([[1, 260, 2]]) == usual).all()
+
+
+@pytest.mark.parametrize("kind", ["bert", "causal"])
+def test_a_long_text_takes_no_memory_that_was_free_after_loading(kind: str, tmp_path: Path) -> None:
+    """What is loaded later is planned with what is free then."""
+    path = tmp_path / "model.gguf"
+    if kind == "bert":
+        write_bert(path, context=1024, more_tokens=20_000)  # 80 MB of rows
+    else:
+        write_causal(path)
+    with embedder(path, 1024) as opened:
+        process = psutil.Process()
+        loaded = process.memory_info().rss
+        opened.vectors([[5] * 1024])
+        assert process.memory_info().rss - loaded < 2e7
 
 
 def test_what_is_no_embedding_model(tmp_path: Path) -> None:
