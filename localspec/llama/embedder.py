@@ -178,6 +178,10 @@ class Embedder(Closing):
             raise LocalspecError(f"{self.model.path.name} gives no embedding of a text")
         return np.ctypeslib.as_array(pointer, shape=(self._row,))[: self.width].copy()
 
+    def stop(self) -> None:
+        """End the pass that is computed on a processor, and all later ones; from any thread."""
+        self._ends[0] = 1
+
     def close(self) -> None:
         """Free it; its thread goes on."""
         handle, self._handle = self._handle, None

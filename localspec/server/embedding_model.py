@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,13 +67,13 @@ class EmbeddingModel:
         unload_after: float | None = None,
     ) -> None:
         self.names, self.path, self.ranks, self.n_ctx = names, path, ranks, n_ctx
-        self.stopping = False
         self.metrics = Metrics()
         self._load, self._queue_limit, self._unload_after = load, queue_limit, unload_after
         self._thread = OwnThread()
         self._embedder: Embedder | None = None
         # Held while a thread reads the vocabulary.
         self._reading = threading.Lock()
+        self._stopped = asyncio.Event()
         self._active, self._ended = 0, perf_counter()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -101,13 +101,15 @@ class EmbeddingModel:
 
     def close(self) -> None:
         """Free it, and end its thread."""
-        self.stopping = True
+        self._stopped.set()
         self._thread.task(self._unload).result()
         self._thread.close()
 
     def stop(self) -> None:
-        """End requests behind the batch that is computed."""
-        self.stopping = True
+        """End all requests; from the thread of the event loop."""
+        self._stopped.set()
+        if self._embedder:
+            self._embedder.stop()
 
     async def embed(
         self, inputs: Sequence[_Input], tokens_of: Callable[[Embedder, _Input], list[int]]
@@ -142,9 +144,19 @@ class EmbeddingModel:
         return Embedded(vectors, tokens, seconds, loaded - began)
 
     async def _own(self, work: Callable[[], _Result]) -> _Result:
-        if self.stopping:
+        if self._stopped.is_set():
             raise shutting_down()
-        return await asyncio.get_running_loop().run_in_executor(self._thread.pool, work)
+        job = asyncio.get_running_loop().run_in_executor(self._thread.pool, work)
+        stopped = asyncio.create_task(self._stopped.wait())
+        try:
+            both: list[asyncio.Future[Any]] = [job, stopped]
+            done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            job.cancel()
+            stopped.cancel()
+        if job not in done or (self._stopped.is_set() and job.exception()):
+            raise shutting_down()
+        return job.result()
 
     def _loaded(self) -> Embedder:
         if self._embedder is None:
@@ -155,7 +167,7 @@ class EmbeddingModel:
         self, tokens_of: Callable[[Embedder, _Input], list[int]], each: _Input
     ) -> list[int]:
         """The tokens of an input; called in any thread, as it reads nothing but the vocabulary."""
-        while not self.stopping:
+        while not self._stopped.is_set():
             with self._reading:
                 if self._embedder:
                     return tokens_of(self._embedder, each)

@@ -144,6 +144,15 @@ def test_a_text_is_shortened_before_its_last_special_token(
         assert opened.shortened(long[:-1]) == long[:8]  # tokens of the client's own
 
 
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_pass_that_is_stopped_gives_no_vector(kind: str, tmp_path: Path) -> None:
+    with embedder(MODELS[kind](tmp_path / "model.gguf")) as opened:
+        opened.vectors([[5, 6]])
+        opened.stop()
+        with pytest.raises(LocalspecError, match="gives no embedding of a text"):
+            opened.vectors([[5, 6]])
+
+
 def test_numbers_that_are_none(tmp_path: Path) -> None:
     path = write_causal(tmp_path / "model.gguf")
     tensors = {each.name: each for each in gguf.GGUFReader(path).tensors}

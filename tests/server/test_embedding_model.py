@@ -12,6 +12,7 @@ from fakes.served import PATIENCE
 
 from localspec.errors import DeviceError
 from localspec.server.embedding_model import EmbeddingModel
+from localspec.server.errors import ApiError
 
 
 class Held:
@@ -20,7 +21,8 @@ class Held:
     def __init__(self) -> None:
         self.begun, self.may_end = threading.Event(), threading.Event()
         self.closed = threading.Event()
-        self.fails, self.loads = False, 0
+        self.fails = self.stopped = False
+        self.loads = 0
         self.batches: list[int] = []
 
     def load(self, _thread: object) -> Any:
@@ -35,6 +37,9 @@ class Held:
             self.fails = False
             raise DeviceError("the device is lost")
         return np.ones((len(texts), 3), np.float32)
+
+    def stop(self) -> None:
+        self.stopped = True
 
     def close(self) -> None:
         self.closed.set()
@@ -98,3 +103,21 @@ def test_a_device_that_fails_fails_one_request(held: Held, model: EmbeddingModel
 
     asyncio.run(both())
     assert held.loads == 2
+
+
+def test_the_end_of_the_server_waits_for_no_pass(held: Held, model: EmbeddingModel) -> None:
+    """Nor do the requests behind it."""
+
+    async def stop() -> None:
+        asked = [asyncio.create_task(model.embed([0] * 99, lambda *_: [1])) for _ in range(3)]
+        await begun(held)
+        model.stop()
+        for each in asked:
+            with pytest.raises(ApiError) as raised:
+                await each
+            assert (raised.value.status, raised.value.code) == (503, "shutting_down")
+        with pytest.raises(ApiError, match="shutting down"):
+            await model.embed([0], lambda *_: [1])
+
+    asyncio.run(stop())
+    assert held.stopped and held.batches == [63] and not held.may_end.is_set()
