@@ -12,6 +12,7 @@ import pytest
 from fakes.projectors import picture, tiny_projector
 from fakes.served import Served, free_port, health, serving, starting, wait_for
 from fakes.tiny import TURNS, write_tiny
+from fakes.tiny_embedders import write_bert
 
 from localspec.models.bundled_files import bundled_files
 
@@ -244,6 +245,19 @@ def test_several_models_are_a_choice(browser: Any, own_cache: None, tmp_path: Pa
         page.locator("#busy", has_text="no model is loaded").wait_for(timeout=60_000)
         assert not any("loading terminal" in line for line in served.lines)
         page.close()
+
+
+def test_models_for_embeddings_are_no_choice(browser: Any, own_cache: None, tmp_path: Path) -> None:
+    options = ("--threads", "1", "--ctx", "512", "--embed", str(write_bert(tmp_path / "bert.gguf")))
+    with serving(*options) as served:
+        assert len(served.get("/v1/models").json()["data"]) == 2
+        with opened(browser.new_context(), served) as page:
+            page.locator("#draft", has_text="draft:").wait_for(timeout=60_000)
+            assert page.locator("#name").inner_text() == page.title() == "terminal-9m-q8_0"
+            assert page.get_by_label("Model").count() == 0
+            page.fill("#text", "How do I list files by size?")
+            page.keyboard.press("Enter")
+            answered(page)
 
 
 # Images.
