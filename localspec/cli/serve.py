@@ -240,7 +240,8 @@ def _print_setup(
     for asked in models:
         if too_long := _too_long_for(client, asked, runtime):
             output.note(too_long if len(models) == 1 else f"{shown_name(asked)}: {too_long}")
-        if asked and not alias and (unknown := _unknown(asked)):
+    for asked in [*([] if alias else models), *embed]:
+        if asked and (unknown := _unknown(asked)):
             output.note(f"{unknown} (the settings are right if the server has it)")
 
 

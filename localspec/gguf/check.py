@@ -22,8 +22,8 @@ _EMBEDDING = (
     "(localspec serve --embed)"
 )
 _NO_POOLING = (
-    "names no pooling type, as embedding models do; pass one (nomic-embed-text, bge-m3, "
-    "Qwen3-Embedding, ...), in a current conversion"
+    "names no pooling type, as embedding models do; pass one, such as "
+    "nomic-ai/nomic-embed-text-v1.5-GGUF:q8_0"
 )
 # llama.cpp's numbers: what becomes of the rows of a text is their mean, the first, the last, or a
 # score by a head of its own.

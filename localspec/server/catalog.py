@@ -15,9 +15,9 @@ from localspec.server.service import Service
 _ANY = ("localspec", "default")
 # How Ollama's clients call a model that has no other tag; they take names apart there.
 TAG = ":latest"
-# What clients ask for, and models that give it.
-_EMBEDDING = "embeddings", "nomic-embed-text, bge-m3, ..."
-_RANKING = "rankings", "bge-reranker-v2-m3, ..."
+# What clients ask for, and a model that gives it.
+_EMBEDDING = "embeddings", "nomic-ai/nomic-embed-text-v1.5-GGUF:q8_0"
+_RANKING = "rankings", "gpustack/bge-reranker-v2-m3-GGUF:q8_0"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +110,8 @@ class Catalog:
         fitting = [each for each in self.embedders if each.ranks == ranks]
         if not fitting:
             raise ApiError(
-                501, f"no model for {what} here; start the server with --embed MODEL ({example})"
+                501,
+                f"no model for {what} here; start the server with --embed MODEL, such as {example}",
             )
         found = self.called(name) or fitting[0]
         if isinstance(found, EmbeddingModel) and found.ranks == ranks:

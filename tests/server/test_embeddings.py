@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -20,7 +21,9 @@ from openai import OpenAI
 
 from localspec.engine.engine import Engine
 from localspec.gguf.check import check_embedder
+from localspec.hub.reference import Repository
 from localspec.llama.embedder import Embedder
+from localspec.models.locate import reference_of
 
 CHAT, VECTORS, RANKS = "terminal-9m-q8_0", "vectors", "ranks"
 TEXTS = ["an bs cr", "dn", "en an fs et dn bt ar"]
@@ -252,7 +255,8 @@ def test_numbers_and_characters_that_are_none(beside: Served) -> None:
 def test_without_a_model_for_it(served: Served, path: str, what: str) -> None:
     answer = served.post(path, {"model": "text-embedding-3-small", "input": "a"})
     assert answer.status_code == 501
-    assert f"no model for {what} here; start the server with --embed MODEL (" in answer.text
+    named = re.search(rf"no model for {what} here; .* --embed MODEL, such as ([^\"]*)", answer.text)
+    assert named and isinstance(reference_of(named[1]), Repository)
 
 
 def test_texts_are_those_written_alone(beside: Served, alone: Engine) -> None:
@@ -367,4 +371,5 @@ def test_settings_of_clients_have_it(tmp_path: Path) -> None:
     ):
         done = command("serve", "--embed", "nomic-embed", "--setup", client)
         assert said in done.out
+        assert "there is no model 'nomic-embed'" in done.err
     assert "nomic-embed" not in command("serve", "--embed", "nomic-embed", "--setup", "codex").out
