@@ -232,7 +232,8 @@ class Composer(TextArea, OrderedKeys):
             left, right = self._folded.outside(lines.get_line(top), left, right)
         else:
             left, _ = self._folded.outside(lines.get_line(top), left, len(lines.get_line(top)))
-            _, right = self._folded.outside(lines.get_line(bottom), 0, right)
+            if bottom < lines.line_count:  # deleting the last line goes on to the one behind it
+                _, right = self._folded.outside(lines.get_line(bottom), 0, right)
         return (top, left), (bottom, right)
 
     def set_text(self, text: str) -> None:
