@@ -6,6 +6,7 @@ use only so much time and memory (`template_renderer`).
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -28,6 +29,9 @@ _renderer = WorkerProcess("localspec.llama.template_renderer", seconds=_SECONDS,
 # rendered a second time. A very long one says nothing of the template.
 _USUAL_CHARACTERS = 100_000
 _over_limits: dict[str, str] = {}
+# Whether a template writes a content only where it is a list of parts.
+_PROBE = "What is it?"
+_reads_only_parts: dict[str, bool] = {}
 
 
 def start_renderer() -> None:
@@ -47,8 +51,9 @@ def render(
 ) -> str:
     """Render a chat template.
 
-    messages: {"role": ..., "content": ...}, and other keys that the template reads. bos, eos: the
-    texts of the special tokens. now: the time that the template sees; None is the present time.
+    messages: {"role": ..., "content": ...}, and other keys that the template reads; a content is a
+    text, which a template that reads lists of parts only gets as such a list. bos, eos: the texts
+    of the special tokens. now: the time that the template sees; None is the present time.
     options: further variables, such as enable_thinking; they override the others. Messages, tools
     and options are what JSON can express.
 
@@ -65,7 +70,33 @@ def render(
         **options,
     }
     given = {"variables": variables, "now": (now or datetime.now()).isoformat()}
+    if template not in _reads_only_parts:
+        _probe(template, given)
+    if _reads_only_parts.get(template):
+        given["variables"] = {**variables, "messages": [_in_parts(each) for each in messages]}
     return str(_asked(template, given)["text"])
+
+
+def _probe(template: str, given: Mapping[str, Any]) -> None:
+    """Find out which content a template writes: a text, or else a list of parts.
+
+    One that writes neither may need other variables; it is asked again, and gets texts until then.
+    """
+    text = {"role": "user", "content": _PROBE}
+    for in_parts, message in enumerate((text, _in_parts(text))):
+        variables = {**given["variables"], "messages": [message]}
+        with suppress(TemplateRefusedError):
+            if _PROBE in _asked(template, {**given, "variables": variables})["text"]:
+                _reads_only_parts[template] = bool(in_parts)
+                return
+
+
+def _in_parts(message: Message) -> Message:
+    """A message with its content as a list of parts; one without a content has an empty part."""
+    content = message.get("content")
+    if content is None or isinstance(content, str):
+        content = [{"type": "text", "text": content or ""}]
+    return {**message, "content": content}
 
 
 def mentions(template: str, name: str) -> bool:

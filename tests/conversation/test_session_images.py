@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fakes.projectors import KINDS, picture, seeing_model, sound, tiny_projector, write_ears
 from fakes.pycode import load as load_pycode
-from fakes.templates import GEMMA
+from fakes.templates import GEMMA, PARTS
 
 import localspec
 from localspec.cli.prompt import as_prompt
@@ -389,3 +389,24 @@ def test_templates_that_merge_messages_keep_images(tmp_path: Path) -> None:
         assert sum(token < 0 for token in session.written.tokens) == 16
         session.send([said("b"), image(DOG)]).result()
         assert sum(token < 0 for token in session.written.tokens) == 32
+
+
+def test_a_template_of_parts_gets_the_words_and_the_images() -> None:
+    tiny_projector("llama")
+    options = LOAD | {"chat_template": PARTS, "context": 512}
+    parts = [said("ab"), image(), said("cd"), image(DOG)]
+    with (
+        localspec.load(seeing_model("llama"), draft="suffix", **options) as engine,
+        Session(engine, system="Be kind.", **OPTIONS) as session,
+    ):
+        first = session.send(parts).result()
+        messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": parts}]
+        assert engine.generate(messages, **OPTIONS).token_ids == list(first.written.tokens)
+        assert session.written.text.startswith(
+            "<turn>system: Be kind.</turn>\n<turn>user: ab[image]cd[image]</turn>\n"
+        )
+        assert sum(token < 0 for token in session.written.tokens) == 32
+        before = session.written.tokens
+        session.send("ef").result()
+        assert session.written.tokens[: len(before)] == before
+        assert "<turn>user: ef</turn>" in session.written.text

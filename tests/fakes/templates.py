@@ -202,3 +202,41 @@ STRICT = """
     {{- '<s>a <think>' ~ ('</think>' if enable_thinking is false else '') }}
 {%- endif %}
 """
+
+# Reads a content as a list of parts only, and looks at the first of them, as those of models that
+# read images do.
+PARTS = r"""
+{%- for message in messages %}
+    {{- '<turn>' ~ message['role'] ~ (':' if message['content'][0]['type'] == 'image' else ': ') }}
+    {%- for part in message['content'] %}
+        {%- if part['type'] == 'text' %}
+            {{- part['text'] }}
+        {%- elif part['type'] == 'image' %}
+            {{- '<image>' }}
+        {%- endif %}
+    {%- endfor %}
+    {%- for call in message.tool_calls or [] %}
+        {{- '<tool_call>\n' ~ call.function | tojson ~ '\n</tool_call>' }}
+    {%- endfor %}
+    {{- '</turn>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<turn>assistant: ' }}
+{%- endif %}
+"""
+
+# The same, by a filter: all images, then all texts.
+SELECTED_PARTS = r"""
+{%- for message in messages %}
+    {{- message['role'] | upper ~ ': ' }}
+    {%- for part in message['content'] | selectattr('type', 'equalto', 'image') %}
+        {{- '<image>\n' }}
+    {%- endfor %}
+    {%- for part in message['content'] | selectattr('type', 'equalto', 'text') %}
+        {{- part['text'] ~ ' ' }}
+    {%- endfor %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- 'ASSISTANT:' }}
+{%- endif %}
+"""

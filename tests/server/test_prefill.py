@@ -67,6 +67,7 @@ def prompt(template: str, last: dict[str, Any], **options: Any) -> ChatPrompt:
         (templates.QWEN3, THOUGHT, "<think>\nhm\n</think>\n\n"),
         (templates.QWEN3, {**ANSWER, "content": "<think>\nhm\n</think>\n\nIt is "},
          "<think>\nhm\n</think>\n\n"),
+        (templates.PARTS, ANSWER, ""),
         (R1, ANSWER, "\n</think>\n\n"),
         (R1, THOUGHT, "hm\n</think>\n\n"),
         (CLOSES, ANSWER, "</think>|"),

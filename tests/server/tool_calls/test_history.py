@@ -81,6 +81,8 @@ TEMPLATES = {
     ),
     "plain": (templates.LLAMA3, families.PLAIN),
     "python": (templates.LLAMA3, families.LFM),
+    "parts": (templates.PARTS, families.HERMES),
+    "selected parts": (templates.SELECTED_PARTS, families.PLAIN),
 }
 each_template = pytest.mark.parametrize(
     ("template", "family"), TEMPLATES.values(), ids=TEMPLATES.keys()
