@@ -182,6 +182,8 @@ def serve(
         raise InvalidValueError(
             f"thinking_budget is {thinking_budget}; it must be -1 (no limit), 0 or more"
         )
+    if embed_ctx is not None and not embed:
+        raise InvalidValueError(f"embed-ctx is {embed_ctx}, without a model; add --embed MODEL")
     if not 0 < port < 65536:
         raise InvalidValueError(f"port is {port}; it must be 1 to 65535")
     models = [*dict.fromkeys(names or (model,))]

@@ -60,6 +60,7 @@ class _Serving:
     def __init__(self, asked: ServeRequest, reporter: StatusReporter, memory_faults: int) -> None:
         self._asked, self._reporter, self._memory_faults = asked, reporter, memory_faults
         self._output = Output(color=False)
+        self._embedders: Sequence[EmbeddingModel] = ()
 
     def run(self) -> None:
         asked = self._asked
@@ -67,11 +68,12 @@ class _Serving:
         try:
             models = [self._served(each) for each in asked.models]
             self._require_drafters(models[1:])
+            self._embedders = [self._embedding(each) for each in asked.embed]
             serve(
                 models,
                 asked.address,
                 opened,
-                embedders=[self._embedding(each) for each in asked.embed],
+                embedders=self._embedders,
                 queue_limit=asked.queue_limit,
                 unload_after=asked.unload_after,
                 changed=self._changed,
@@ -98,6 +100,9 @@ class _Serving:
         """A model for vectors. Raises ModelNotFoundError, ModelLoadError, InvalidValueError."""
         asked, path = self._asked, locate(model)
         n_ctx = embedding_context(path, asked.embed_ctx)
+        if n_ctx < (asked.embed_ctx or 0):
+            said = f"{option('embed_ctx')} is {asked.embed_ctx}"
+            self._output.note(f"{said}; {path.name} reads texts of {n_ctx} tokens at most")
         runtime = RuntimeConfig.of(**asked.runtime)
         return EmbeddingModel(
             [*dict.fromkeys([shown_name(model), path.stem])],
@@ -163,7 +168,7 @@ class _Serving:
 
     def _ready(self, service: Service) -> None:
         self._reporter.ready()
-        self._say(_greeting(service, self._asked))
+        self._say(_greeting(service, self._asked, self._embedders))
 
     def _changed(self, service: Service) -> None:
         self._say([_summary(service, self._asked), *_notes(service)])
@@ -178,7 +183,9 @@ def _settings(asked: ServeRequest) -> GenerationConfig:
     return GenerationConfig.of(depth=asked.depth)
 
 
-def _greeting(service: Service, asked: ServeRequest) -> list[str]:
+def _greeting(
+    service: Service, asked: ServeRequest, embedders: Sequence[EmbeddingModel]
+) -> list[str]:
     """What is said once it answers."""
     name, url = service.name, asked.address.url
     key = key_shown(key=bool(asked.address.key))
@@ -190,7 +197,7 @@ def _greeting(service: Service, asked: ServeRequest) -> list[str]:
         f"OpenAI clients: OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",
         f"Claude Code: {' '.join(f'{k}={shlex.quote(v)}' for k, v in claude.items())} claude",
         *_others(asked),
-        *_embedders(asked),
+        *(f"beside it: {_embedder_facts(each)}" for each in embedders),
         f"settings of other clients: {asked.setup_command} --setup {'|'.join(CLIENTS)}",
         *_notes(service),
     ]
@@ -231,10 +238,11 @@ def _others(asked: ServeRequest) -> list[str]:
     return lines
 
 
-def _embedders(asked: ServeRequest) -> list[str]:
-    """What is said of the models for vectors."""
-    shown = [shown_name(each) for each in asked.embed]
-    return [f"beside it: {' and '.join(shown)} (/v1/embeddings, /v1/rerank)"] if shown else []
+def _embedder_facts(model: EmbeddingModel) -> str:
+    path = "/v1/rerank" if model.ranks else "/v1/embeddings"
+    place = model.placement.devices if model.placement else ()
+    where = [f"on {' and '.join(place)}"] if place else []
+    return join_facts([model.name, path, f"{model.n_ctx} tokens per text", *where])
 
 
 class _LoadingNotes:

@@ -29,13 +29,14 @@ _FLOAT = 4
 
 
 def embedding_context(path: Path, asked: int | None) -> int:
-    """The most tokens of a text. Raises InvalidValueError, and as `check_embedder`."""
-    most = check_embedder(path).context_length or _USUAL_CONTEXT
-    if asked is not None and not 1 < asked <= most:
-        raise InvalidValueError(
-            f"{option('embed_ctx')} is {asked}; {path.name} reads texts of 2 to {most} tokens"
-        )
-    return asked or min(most, _USUAL_CONTEXT)
+    """The most tokens of a text: those asked for, if the model was made for so many.
+
+    Raises InvalidValueError, and as `check_embedder`.
+    """
+    if asked is not None and asked < 2:
+        raise InvalidValueError(f"{option('embed_ctx')} is {asked}; it must be 2 or more")
+    usual = asked or _USUAL_CONTEXT
+    return min(usual, check_embedder(path).context_length or usual)
 
 
 def load_embedder(

@@ -45,7 +45,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def beside(own_cache: None, files: dict[str, Path]) -> Iterator[Served]:
     named = [word for path in files.values() for word in ("--embed", str(path))]
-    with serving("--threads", "1", "--ctx", "1024", "--parallel", "2", *named) as running:
+    options = ("--threads", "1", "--ctx", "1024", "--parallel", "2", "--embed-ctx", "100")
+    with serving(*options, *named) as running:
         yield running
 
 
@@ -180,8 +181,14 @@ def test_lists(beside: Served, client: ollama.Client) -> None:
     assert shown.modelinfo["bert.context_length"] == 64
     running = [each.model for each in client.ps().models]
     assert running == [f"{CHAT}:latest", f"{VECTORS}:latest", f"{RANKS}:latest"]
-    (line,) = [line for line in beside.lines if "beside it" in line]
-    assert f"{VECTORS} and {RANKS}" in line
+    beside_it = [line.partition("beside it: ")[2] for line in beside.lines if "beside it" in line]
+    assert beside_it == [
+        f"{VECTORS} · /v1/embeddings · 64 tokens per text",
+        f"{RANKS} · /v1/rerank · 64 tokens per text",
+    ]
+    assert f"--embed-ctx is 100; {RANKS}.gguf reads texts of 64 tokens at most" in "".join(
+        beside.lines
+    )
 
 
 @pytest.mark.parametrize(
@@ -357,7 +364,8 @@ def test_a_wrong_model_ends_the_start(tmp_path: Path) -> None:
     for words, code, said in (
         (("--embed", "terminal-5m-q4_0"), 5, "names no pooling type"),
         (("--embed", "nowhere.gguf"), 3, "nowhere.gguf"),
-        (("--embed", str(none), "--embed-ctx", "65"), 2, "--embed-ctx is 65; none.gguf reads"),
+        (("--embed", str(none), "--embed-ctx", "1"), 2, "--embed-ctx is 1; it must be 2 or more"),
+        (("--embed-ctx", "65"), 2, "--embed-ctx is 65, without a model; add --embed MODEL"),
     ):
         done = command("serve", "--port", str(free_port()), *words)
         assert (done.code, said in done.err) == (code, True), done.err
