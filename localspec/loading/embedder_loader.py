@@ -52,7 +52,8 @@ def load_embedder(
     size = sum(file.stat().st_size for file in part_paths(path, header))
     placement = _placement(path, header, n_ctx, size, runtime)
     report_progress(f"loading {path.name}")
-    threads = 1 if placement.devices else runtime.threads_for(size)
+    # The other half is the chat model's.
+    threads = 1 if placement.devices else max(1, runtime.threads_for(size) // 2)
     embedder = Embedder(path, header, n_ctx, placement, threads=threads, thread=thread)
     note_use(path)
     return embedder

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import llama_cpp
 import pytest
 from fakes.tiny_embedders import write_bert, write_causal
 
@@ -33,6 +34,12 @@ def test_a_length_that_it_cannot_read(asked: int, tmp_path: Path) -> None:
     path = write_bert(tmp_path / "a.gguf")
     with pytest.raises(InvalidValueError, match=rf"embed_ctx is {asked}; it must be 2 or more"):
         embedding_context(path, asked)
+
+
+@pytest.mark.parametrize(("asked", "found"), [(1, 1), (2, 1), (7, 3)])
+def test_half_of_the_threads_are_the_chat_models(asked: int, found: int, tmp_path: Path) -> None:
+    with load_embedder(write_bert(tmp_path / "a.gguf"), 64, RuntimeConfig(threads=asked)) as loaded:
+        assert llama_cpp.llama_n_threads_batch(loaded._handle) == found
 
 
 def test_a_file_is_tried_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
