@@ -25,8 +25,23 @@ _MOST_INPUTS = 2048
 # llama-server's `embd_normalize`: the p of a norm; 0 stands for the largest number.
 _NONE, _LARGEST, _EUCLIDEAN = -1, 0, 2
 _INT16 = 32760.0
-# Options of other servers, which change a vector.
-_NOT_HERE = {"truncate_prompt_tokens": (), "input_type": (), "late_chunking": (False,)}
+# Options of other servers that would change a vector, and what they are where they do not.
+_NOT_HERE: dict[str, tuple[Any, ...]] = {
+    "add_special_tokens": (True,),
+    "embedding_type": ("float",),
+    "embedding_types": (["float"],),
+    "input_type": (),
+    "late_chunking": (False,),
+    "normalize": (True,),
+    "normalized": (True,),
+    "output_dimension": (),
+    "output_dtype": ("float",),
+    "prompt_name": (),
+    "return_multivector": (False,),
+    "task": (),
+    "truncate_prompt_tokens": (),
+    "truncation": (False,),
+}
 
 
 def routes() -> list[Route]:
@@ -71,8 +86,9 @@ async def _ollama(request: Request) -> Response:
     body = await body_of(request)
     if body.values.get("input") in (None, "", []):  # loads the model
         body = Fields({**body.values, "input": []})
-    truncate = body.flag("truncate") is not False
-    vectors, found, model = await _embedded(request, body, "input", truncate=truncate)
+    vectors, found, model = await _embedded(
+        request, body, "input", truncate=True, may_be_empty=True
+    )
     head = {
         "model": body.text("model") or model.name,
         "total_duration": int(1e9 * found.seconds),
@@ -86,20 +102,21 @@ async def _ollama_older(request: Request) -> Response:
     body = await body_of(request)
     prompt = body.text("prompt")
     asked = Fields({**body.values, "prompt": [prompt] if prompt else []})
-    vectors, _, _ = await _embedded(request, asked, "prompt", truncate=True)
+    vectors, _, _ = await _embedded(request, asked, "prompt", truncate=True, may_be_empty=True)
     return JsonAnswer({"embedding": vectors[0].tolist() if len(vectors) else []})
 
 
 async def _embedded(
-    request: Request, body: Fields, name: str, *, truncate: bool | None = None
+    request: Request, body: Fields, name: str, *, truncate: bool = False, may_be_empty: bool = False
 ) -> tuple[NDArray[np.float32], Embedded, EmbeddingModel]:
     """The vectors of the inputs in a member of a body, of a length of 1 unless it says otherwise.
 
-    truncate: whether the ends of texts that are too long are left out. With one of Ollama's, there
-    may be no inputs.
+    truncate: whether the ends of texts that are too long are left out, where the body does not say.
+    may_be_empty: whether there may be no inputs.
     """
     model = catalog_of(request).embedder(body.text("model"), ranks=False)
-    inputs = _inputs(body, name, may_be_empty=truncate is not None)
+    inputs = _inputs(body, name, may_be_empty=may_be_empty)
+    truncates = truncate if (said := body.flag("truncate")) is None else said
     norm = body.whole("embd_normalize", _NONE)
     width = body.whole("dimensions", 1)
     body.refuse(_NOT_HERE)
@@ -111,11 +128,11 @@ async def _embedded(
         if isinstance(each, list):
             tokens = checked_ids(f"a token of {place}", each, embedder.model)
         else:
-            if not truncate:
+            if not truncates:
                 require_short(len(each), embedder, place)
             shown = each[: embedder.n_ctx * LONGEST_TOKEN]
             tokens = text_tokens(shown, embedder.model.tokenize)
-        return embedder.shortened(tokens) if truncate else fitting(tokens, embedder, place)
+        return embedder.shortened(tokens) if truncates else fitting(tokens, embedder, place)
 
     found = await unless_gone(request, model.embed(range(len(inputs)), tokens_of))
     vectors = found.vectors[:, :width]

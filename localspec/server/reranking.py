@@ -13,6 +13,21 @@ from localspec.server.errors import JSON
 from localspec.server.exchange import JsonAnswer, body_of, catalog_of, unless_gone
 from localspec.server.fields import Fields
 
+# Options of other servers that would change a ranking, and what they are where they do not.
+_NOT_HERE: dict[str, tuple[Any, ...]] = {
+    "instruct": (),
+    "instruction": (),
+    "max_chunks_per_doc": (),
+    "max_tokens_per_doc": (),
+    "rank_fields": (["text"],),
+    "raw_scores": (True,),
+    "return_embeddings": (False,),
+    "top_k": (),
+    "truncate": (False, "NONE"),
+    "truncate_prompt_tokens": (),
+    "truncation": (False,),
+}
+
 
 def routes() -> list[Route]:
     """The paths, for an app whose state has the catalog."""
@@ -29,6 +44,7 @@ async def _rerank(request: Request) -> Response:
     documents = _documents(body, name)
     body.needed("query")
     query, most = body.text("query") or "", body.whole("top_n", 1)
+    body.refuse(_NOT_HERE)
     shown = body.flag("return_text" if is_tei else "return_documents")
 
     def tokens_of(embedder: Embedder, at: int) -> list[int]:

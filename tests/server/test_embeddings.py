@@ -118,11 +118,12 @@ def test_ollama(client: ollama.Client, expected: np.ndarray) -> None:
     assert client.embeddings(VECTORS, "").embedding == []
 
 
-def test_ollama_leaves_out_ends(client: ollama.Client) -> None:
+def test_ends_are_left_out(client: ollama.Client, beside: Served) -> None:
     answer = client.embed(VECTORS, [LONG, LONG + "an"])
     assert answer.prompt_eval_count == 2 * 64
     assert differs(answer.embeddings[0], np.array(answer.embeddings[1])) < NOISE
     assert client.embeddings(VECTORS, LONG).embedding
+    assert beside.post("/v1/embeddings", {"input": LONG, "truncate": True}).status_code == 200
     with pytest.raises(ollama.ResponseError, match="82 tokens > 64 maximum"):
         client.embed(VECTORS, LONG, truncate=False)
 
@@ -159,11 +160,15 @@ def test_rankings(beside: Served, files: dict[str, Path]) -> None:
         assert differs(found, np.array([scores[at] for at in order])) < NOISE
     assert answer["model"] == RANKS and answer["usage"]["total_tokens"] == 5 + 4 + 5 + 4
     shown = {"top_n": 2, "return_documents": True, "model": RANKS}
+    # What changes nothing.
+    shown |= {"rank_fields": ["text"], "truncate": "NONE", "return_embeddings": False}
     objects = [{"text": each} for each in DOCUMENTS]
     best = beside.post("/v1/rerank", {"query": "an", "documents": objects, **shown}).json()
     texts = [each["document"]["text"] for each in best["results"]]
     assert texts == [DOCUMENTS[at] for at in order[:2]]
-    tei = beside.post("/rerank", {"query": "an", "texts": DOCUMENTS, "return_text": True}).json()
+    tei = beside.post(
+        "/rerank", {"query": "an", "texts": DOCUMENTS, "return_text": True, "raw_scores": True}
+    ).json()
     assert [(each["index"], each["text"]) for each in tei] == [(at, DOCUMENTS[at]) for at in order]
     assert differs([each["score"] for each in tei], np.sort(scores)[::-1]) < NOISE
 
@@ -220,6 +225,16 @@ def test_lists(beside: Served, client: ollama.Client) -> None:
         ("/v1/embeddings", {"input": "a", "dimensions": 0}, 400, "dimensions is 0; it must be at"),
         ("/v1/embeddings", {"input": "a", "encoding_format": "int8"}, 400, "one of float, base64"),
         ("/v1/embeddings", {"input": "a", "input_type": "query"}, 400, "no such option"),
+        (
+            "/v1/embeddings",
+            {"input": "a", "normalized": False},
+            400,
+            "normalized is false; it must",
+        ),
+        ("/v1/embeddings", {"input": "a", "embedding_type": "binary"}, 400, "no such option"),
+        ("/v1/embeddings", {"input": "a", "task": "retrieval.query"}, 400, "no such option"),
+        ("/api/embed", {"input": "a", "add_special_tokens": False}, 400, "no such option"),
+        ("/v1/embeddings", {"input": "a", "truncate": 1}, 400, "it must be true or false"),
         ("/v1/embeddings", {"input": "a", "embd_normalize": -2}, 400, "embd_normalize is -2"),
         ("/v1/embeddings", {"input": "a", "model": CHAT}, 400, f"no embeddings; ask for {VECTORS}"),
         ("/v1/embeddings", {"input": "a", "model": RANKS}, 400, f"embeddings; ask for {VECTORS}"),
@@ -230,6 +245,10 @@ def test_lists(beside: Served, client: ollama.Client) -> None:
         ("/v1/rerank", {"query": "a"}, 400, "documents is null; it must be a list of texts"),
         ("/v1/rerank", {"query": "a", "documents": ["a", 3]}, 400, "or of objects with a"),
         ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, 400, "top_n is 0"),
+        ("/rerank", {"query": "a", "texts": ["a"], "raw_scores": False}, 400, "no such option"),
+        ("/rerank", {"query": "a", "texts": ["a"], "truncate": True}, 400, "truncate is true; it"),
+        ("/v2/rerank", {"query": "a", "documents": ["a"], "max_tokens_per_doc": 9}, 400, "option"),
+        ("/v1/rerank", {"query": "a", "documents": ["a"], "rank_fields": ["b"]}, 400, "option"),
         ("/v1/rerank", {"query": LONG, "documents": ["a"]}, 400, "maximum (documents[0])"),
         ("/v1/rerank", {"query": "a", "documents": ["a"], "model": VECTORS}, 400, "no rankings; a"),
         ("/v1/chat/completions", {"messages": QUESTION, "model": VECTORS}, 400, "writes no text;"),
