@@ -116,7 +116,7 @@ def check_embedder(path: str | os.PathLike[str]) -> Header:
     _refuse(path, _wrong_part(header) or (kind if kind != _EMBEDDING else None))
     if header.number("pooling_type") not in POOLING_TYPES:
         _refuse(path, _NO_POOLING)
-    if ranks(header) and not any(each.name.startswith("cls.") for each in header.tensors):
+    if ranks(header) and not _has_score(header):
         _refuse(path, "ranks texts and has no tensor 'cls.output.weight'; download it again")
     return _checked(path, header)
 
@@ -124,6 +124,12 @@ def check_embedder(path: str | os.PathLike[str]) -> Header:
 def ranks(header: Header) -> bool:
     """Whether an embedding model gives a score of a query with a document in place of a vector."""
     return header.number("pooling_type") == RANK
+
+
+def _has_score(header: Header) -> bool:
+    """Whether the head ends in one number, or in one for each answer."""
+    dense = header.tensor("cls.weight")
+    return bool(header.tensor("cls.output.weight") or (dense and set(dense.shape[1:]) <= {1}))
 
 
 def reads_in_pieces(header: Header) -> bool:
