@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -70,6 +71,8 @@ class EmbeddingModel:
         self.metrics = Metrics()
         self._load, self._queue_limit, self._unload_after = load, queue_limit, unload_after
         self._thread = OwnThread()
+        # Those that all of the server share read the prompts of chats.
+        self._tokenizing = ThreadPoolExecutor(1, "localspec-tokenizing")
         self._embedder: Embedder | None = None
         # Held while a thread reads the vocabulary.
         self._reading = threading.Lock()
@@ -104,6 +107,7 @@ class EmbeddingModel:
         self._stopped.set()
         self._thread.task(self._unload).result()
         self._thread.close()
+        self._tokenizing.shutdown()
 
     def stop(self) -> None:
         """End all requests; from the thread of the event loop."""
@@ -122,17 +126,20 @@ class EmbeddingModel:
             raise queue_full(f"{self._active} requests for {self.name} wait")
         began = perf_counter()
         self._active += 1
+        is_over = threading.Event()  # also where the client has gone
         try:
             if self._embedder is None:
                 await self._own(self._loaded)
             loaded = perf_counter()
-            texts = await asyncio.to_thread(
-                lambda: [self._tokens(tokens_of, each) for each in inputs]
+            texts = await asyncio.get_running_loop().run_in_executor(
+                self._tokenizing,
+                lambda: [self._tokens(tokens_of, each) for each in inputs if not is_over.is_set()],
             )
             found = [
                 await self._own(partial(self._vectors, batch)) for batch in Embedder.batches(texts)
             ]
         finally:
+            is_over.set()
             self._active -= 1
             self.wind_up()
         seconds, tokens = perf_counter() - began, sum(map(len, texts))

@@ -52,7 +52,7 @@ def held() -> Held:
 
 @pytest.fixture
 def model(held: Held) -> Iterator[EmbeddingModel]:
-    model = EmbeddingModel(["m"], Path("m.gguf"), held.load, ranks=False, n_ctx=512)
+    model = EmbeddingModel(["m"], Path("m.gguf"), held.load, ranks=False, n_ctx=512, queue_limit=1)
     yield model
     held.may_end.set()
     model.close()
@@ -105,11 +105,66 @@ def test_a_device_that_fails_fails_one_request(held: Held, model: EmbeddingModel
     assert held.loads == 2
 
 
+def test_a_question_does_not_wait_for_a_library(held: Held, model: EmbeddingModel) -> None:
+    """One request may wait here, and a third one is refused."""
+
+    async def three() -> None:
+        library = asyncio.create_task(model.embed(range(200), lambda *_: [1] * 512))
+        await begun(held)
+        read = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def tokens_of(*_: object) -> list[int]:
+            loop.call_soon_threadsafe(read.set)
+            return [1]
+
+        question = asyncio.create_task(model.embed([0, 1], tokens_of))
+        await read.wait()
+        with pytest.raises(ApiError, match="2 requests for m wait already") as raised:
+            await model.embed([0], tokens_of)
+        assert (raised.value.status, raised.value.headers) == (429, {"Retry-After": "5"})
+        held.may_end.set()
+        await asyncio.gather(library, question)
+
+    asyncio.run(three())
+    # In turns: behind a few batches.
+    assert len(held.batches) == 201 and held.batches.index(2) < 100
+
+
+def test_what_is_given_up_is_neither_tokenized_nor_computed(
+    held: Held, model: EmbeddingModel
+) -> None:
+    read: list[int] = []
+    reading, may_go_on = threading.Event(), threading.Event()
+
+    def tokens_of(_embedder: object, at: int) -> list[int]:
+        read.append(at)
+        reading.set()
+        assert may_go_on.wait(PATIENCE)
+        return [1]
+
+    async def given_up() -> None:
+        computed = asyncio.create_task(model.embed(range(20), lambda *_: [1] * 512))
+        await begun(held)
+        tokenized = asyncio.create_task(model.embed(range(20), tokens_of))
+        assert await asyncio.to_thread(reading.wait, PATIENCE)
+        for each in (computed, tokenized):
+            each.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await each
+        may_go_on.set()
+        held.may_end.set()
+        assert (await model.embed([0, 1], lambda *_: [1])).tokens == 2
+
+    asyncio.run(given_up())
+    assert read == [0] and held.batches == [1, 2]
+
+
 def test_the_end_of_the_server_waits_for_no_pass(held: Held, model: EmbeddingModel) -> None:
     """Nor do the requests behind it."""
 
     async def stop() -> None:
-        asked = [asyncio.create_task(model.embed([0] * 99, lambda *_: [1])) for _ in range(3)]
+        asked = [asyncio.create_task(model.embed([0] * 99, lambda *_: [1])) for _ in range(2)]
         await begun(held)
         model.stop()
         for each in asked:
