@@ -23,7 +23,7 @@ from localspec.server.input_processor import LONGEST_TOKEN
 # As at OpenAI.
 _MOST_INPUTS = 2048
 # llama-server's `embd_normalize`: the p of a norm; 0 stands for the largest number.
-_NONE, _LARGEST, _EUCLIDEAN = -1, 0, 2
+_NONE, _LARGEST, _EUCLIDEAN, _MOST_NORM = -1, 0, 2, 16
 _INT16 = 32760.0
 # Options of other servers that would change a vector, and what they are where they do not.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
@@ -117,7 +117,7 @@ async def _embedded(
     model = catalog_of(request).embedder(body.text("model"), ranks=False)
     inputs = _inputs(body, name, may_be_empty=may_be_empty)
     truncates = truncate if (said := body.flag("truncate")) is None else said
-    norm = body.whole("embd_normalize", _NONE)
+    norm = body.whole("embd_normalize", _NONE, _MOST_NORM)
     width = body.whole("dimensions", 1)
     body.refuse(_NOT_HERE)
 
@@ -135,8 +135,10 @@ async def _embedded(
         return embedder.shortened(tokens) if truncates else fitting(tokens, embedder, place)
 
     found = await unless_gone(request, model.embed(range(len(inputs)), tokens_of))
-    vectors = found.vectors[:, :width]
-    return normalized(vectors, _EUCLIDEAN if norm is None else norm), found, model
+    vectors = await asyncio.to_thread(
+        normalized, found.vectors[:, :width], _EUCLIDEAN if norm is None else norm
+    )
+    return vectors, found, model
 
 
 def _inputs(body: Fields, name: str, *, may_be_empty: bool) -> list[str | list[int]]:

@@ -235,6 +235,7 @@ def test_lists(beside: Served, client: ollama.Client) -> None:
         ("/v1/embeddings", {"input": "a", "task": "retrieval.query"}, 400, "no such option"),
         ("/api/embed", {"input": "a", "add_special_tokens": False}, 400, "no such option"),
         ("/v1/embeddings", {"input": "a", "truncate": 1}, 400, "it must be true or false"),
+        ("/embedding", {"content": "a", "embd_normalize": 10**38}, 400, "it must be at most 16"),
         ("/v1/embeddings", {"input": "a", "embd_normalize": -2}, 400, "embd_normalize is -2"),
         ("/v1/embeddings", {"input": "a", "model": CHAT}, 400, f"no embeddings; ask for {VECTORS}"),
         ("/v1/embeddings", {"input": "a", "model": RANKS}, 400, f"embeddings; ask for {VECTORS}"),
@@ -329,42 +330,7 @@ def test_one_that_is_unloaded_comes_back(
     assert (entry["embedded_texts"], entry["prompt_tokens"]) == (3, 17)
 
 
-@pytest.fixture(scope="module")
-def slow(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server whose many long texts take seconds; one request may wait."""
-    path = write_causal(tmp_path_factory.mktemp("slow") / "slow.gguf")
-    options = ("--threads", "1", "--ctx", "256", "--queue", "1", "--embed-ctx", "1024")
-    with serving(*options, "--embed", str(path)) as running:
-        yield running
-
-
 MANY = {"input": ["an bs " * 160] * 100}
-
-
-def test_a_question_does_not_wait_for_a_library(slow: Served) -> None:
-    with ThreadPoolExecutor(3) as pool:
-        library = pool.submit(slow.post, "/v1/embeddings", {**MANY, "encoding_format": "base64"})
-        time.sleep(0.5)
-        question = pool.submit(slow.post, "/v1/embeddings", {"input": "an"})
-        assert question.result().status_code == 200 and not library.done()
-        # A second one may wait, a third one may not.
-        other = pool.submit(slow.post, "/v1/embeddings", MANY)
-        time.sleep(0.5)
-        full = slow.post("/v1/embeddings", {"input": "an"})
-        assert full.status_code == 429 and full.headers["retry-after"] == "5"
-        assert "2 requests for slow wait already; ask again later" in full.text
-        assert library.result().status_code == other.result().status_code == 200
-
-
-def test_what_is_given_up_is_not_computed(slow: Served) -> None:
-    texts = sum("slow, 100 texts" in line for line in slow.lines)
-    for _ in range(3):  # else the queue would be full
-        with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{slow.url}/v1/embeddings", json=MANY, timeout=0.5)
-    began = time.monotonic()
-    wait_for(lambda: slow.post("/v1/embeddings", {"input": "an"}).status_code == 200)
-    assert time.monotonic() - began < 5
-    assert sum("slow, 100 texts" in line for line in slow.lines) == texts
 
 
 def test_the_end_of_the_server_ends_them(own_cache: None, tmp_path: Path) -> None:
