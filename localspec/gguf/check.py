@@ -28,6 +28,8 @@ _NO_POOLING = (
 # llama.cpp's numbers: what becomes of the rows of a text is their mean, the first, the last, or a
 # score by a head of its own.
 MEAN, CLS, LAST, RANK = POOLING_TYPES = 1, 2, 3, 4
+# Here each token sees the later ones too, for llama.cpp without a key that says so.
+_READING_ALL = ("gemma-embedding", "dream", "llada", "llada-moe", "rnd1")
 _DIFFUSION = f"is a diffusion model, which does not write token by token; {_TEXT_MODEL}"
 _SPEECH = f"is a speech model; {_TEXT_MODEL}"
 _HEAD = "is a draft head, not a model; pass its target, and this file as its drafter"
@@ -135,6 +137,7 @@ def _has_score(header: Header) -> bool:
 def reads_in_pieces(header: Header) -> bool:
     """Whether an embedding model may read a text in several passes: its last row sees all of it."""
     is_causal = header.own("attention.causal") is not False
+    is_causal &= header.architecture not in _READING_ALL
     return is_causal and header.number("pooling_type") in (LAST, RANK)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import gguf
@@ -14,7 +15,8 @@ from fakes.tiny_embedders import CLS, LAST, MEAN, RANK, write_bert, write_causal
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, ModelLoadError
-from localspec.gguf.check import check_embedder, check_generative
+from localspec.gguf.check import check_embedder, check_generative, reads_in_pieces
+from localspec.gguf.reader import read_header
 from localspec.llama.embedder import Embedder
 
 TEXTS = ["an bs cr", "dn", "en an fs et dn bt ar", "ct ct ct"]
@@ -95,6 +97,13 @@ def test_a_long_text_is_read_in_pieces(tmp_path: Path) -> None:
         found, other = opened.vectors([tokens]), opened.vectors([tokens[512:]])
     assert np.abs(unit(found) - unit(np.array(expected))).max() < COARSE
     assert np.abs(unit(found) - unit(other)).max() > 4 * COARSE
+
+
+def test_only_causal_models_read_in_pieces(tmp_path: Path) -> None:
+    header = read_header(write_causal(tmp_path / "model.gguf"))
+    assert reads_in_pieces(header)
+    gemma = {"general.architecture": "gemma-embedding", "gemma-embedding.pooling_type": int(LAST)}
+    assert not reads_in_pieces(replace(header, metadata=gemma))
 
 
 def test_batches_hold_as_many_texts_as_a_pass(tmp_path: Path) -> None:
