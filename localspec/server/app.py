@@ -31,6 +31,7 @@ from localspec.server import (
     openai_responses,
     reranking,
 )
+from localspec.server.embedding_model import EmbeddingModel
 from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import (
     JsonAnswer,
@@ -271,6 +272,10 @@ def _ollama_answers(form: OllamaForm) -> Callable[[Request], Awaitable[Response]
     async def answer(request: Request) -> Response:
         body, began = await body_of(request), perf_counter()
         switch = switch_of(request)
+        beside = switch.catalog.called(body.text("model"))
+        if isinstance(beside, EmbeddingModel) and form.unloads(body):
+            await beside.unload()
+            return JsonAnswer(form.part(beside.name) | {"done": True, "done_reason": "unload"})
         name = switch.catalog.present(body.text("model")).name
         if form.unloads(body):
             await unless_gone(request, switch.unload(name))

@@ -194,6 +194,10 @@ class EmbeddingModel:
         if embedder:
             embedder.close()
 
+    async def unload(self) -> None:
+        """Unload it behind the batch that is computed; the next one has it again."""
+        await self._own(self._unload)
+
     def wind_up(self) -> None:
         """Unload it in a while, unless a request comes."""
         self._ended = perf_counter()

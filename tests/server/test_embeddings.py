@@ -196,6 +196,19 @@ def test_lists(beside: Served, client: ollama.Client) -> None:
     )
 
 
+def test_ollama_unloads_it(beside: Served, client: ollama.Client, expected: np.ndarray) -> None:
+    """As `ollama stop` does it; the next request loads it again."""
+
+    def is_loaded() -> bool:
+        return f"{VECTORS}:latest" in [each.model for each in client.ps().models]
+
+    client.embed(VECTORS, "")
+    assert is_loaded()
+    answer = client.generate(VECTORS, keep_alive=0)
+    assert answer.done_reason == "unload" and not is_loaded()
+    assert differs(client.embed(VECTORS, TEXTS).embeddings, expected) < NOISE and is_loaded()
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "said"),
     [
