@@ -1,6 +1,7 @@
 """Notices: lines for the user about the models of a session, each said once."""
 
 from localspec.conversation.transcript import Transcript
+from localspec.engine.media_marks import LEAVES_OUT
 from localspec.engine.slot import Slot
 from localspec.engine.slots import Slots
 
@@ -10,8 +11,6 @@ _UNREAD = (
     "{} cannot see or hear the files of this conversation; in their place it reads their names, "
     "such as {}"
 )
-
-_LEAVES_OUT = "the chat template of {} leaves out images of earlier messages"
 
 
 class Notices:
@@ -26,7 +25,7 @@ class Notices:
         loaded, failures = self._slot.loaded, self._slots.failures
         merged = _MERGED if transcript.merged else None
         unread = transcript.unread and _UNREAD.format(transcript.model.path.name, transcript.unread)
-        left_out = transcript.leaves_out and _LEAVES_OUT.format(transcript.model.path.name)
+        left_out = transcript.leaves_out and LEAVES_OUT.format(transcript.model.path.name)
         projector = self._slot.target.model.projector
         own = loaded.apart, loaded.threads_note, projector and projector.note, loaded.drafters.lost
         lines = (merged, unread, left_out, *own, failures)

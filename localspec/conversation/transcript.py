@@ -17,9 +17,7 @@ from localspec.conversation.media_spans import MediaSpan, replaced
 from localspec.conversation.reasoning import tags_for
 from localspec.conversation.thinking import thinking_switch
 from localspec.conversation.turns import EMPTY, TokenizedText, Turn
-from localspec.engine.chat_messages import just_sent
 from localspec.engine.media_marks import (
-    leaves_out,
     mark_of,
     only_for_chats,
     read_media,
@@ -202,19 +200,16 @@ class Transcript:
         for number, attempt in enumerate(arrangements(system, messages)):
             try:
                 text = self._render(attempt)
+                self.leaves_out = require_written(text, messages)
+                self.merged = number > 0
+                return text
             except InvalidValueError as error:
                 refusal = refusal or error
-                continue
-            self.merged, self.leaves_out = number > 0, leaves_out(text, messages)
-            return text
         raise refusal or AssertionError
 
     def _render(self, messages: Sequence[Message]) -> str:
-        """Raises InvalidValueError where the template takes not all that was just sent."""
         template, rest = self.template or "", {"tools": self._tools, "now": self._began}
-        text = written(self.model, template, messages, options=self.options, **rest)
-        require_written(text, just_sent(messages))
-        return text
+        return written(self.model, template, messages, options=self.options, **rest)
 
     def _message(self, turn: Turn) -> Message:
         if turn.role != "assistant":

@@ -1,7 +1,6 @@
 """Chat messages: what they must have, in Python and in requests to the server."""
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import Any
 
 from localspec.engine.media_marks import NEED_PROJECTOR, join_parts, media_mark
@@ -44,12 +43,6 @@ def require_content(message: Mapping[str, Any], role: str, place: str) -> None:
     if role == "assistant" and any(message.get(name) is not None for name in _SAID_OTHERWISE):
         return
     raise InvalidValueError(f"{place} has no content; give its text as 'content'{_keys(message)}")
-
-
-def just_sent(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """What the user has said since the last answer."""
-    since = takewhile(lambda message: message["role"] != "assistant", reversed(messages))
-    return [message for message in since if message["role"] == "user"]
 
 
 def _as_text(message: Mapping[str, Any], place: str, *, media: bool) -> Mapping[str, Any]:

@@ -6,8 +6,8 @@ becomes tokens. Nobody can write a mark but this process: it has a secret.
 
 import re
 from base64 import b64encode
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from secrets import token_hex
@@ -23,10 +23,12 @@ if TYPE_CHECKING:  # the process that only watches a server needs no library
 
 _SECRET = token_hex(8)
 _MARK = re.compile(rf"<\|media {_SECRET} ([0-9a-f]{{64}})\|>")
+_MARK_OR_PIECE = re.compile(rf"{_MARK.pattern}|(?:<\|media )?{_SECRET}(?: ([0-9a-f]*)\|?)?")
 # The bytes of files that are kept for marks; those that were used last stay.
 _MOST_BYTES = 512 * 2**20
 _files: OrderedDict[str, bytes] = OrderedDict()
 _lock = Lock()
+LEAVES_OUT = "the chat template of {} leaves out images of earlier messages or of tools"
 NEED_PROJECTOR = "images and sounds need the model's mmproj file beside it"
 Tokenize = Callable[[str], list[int]]
 _File = TypeVar("_File")
@@ -114,23 +116,40 @@ def without_marks(text: str) -> str:
     return _MARK.sub("[image]", text)
 
 
-def leaves_out(text: str, messages: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a chat template has not written an image of these messages into a text.
+def without_pieces(text: str, messages: Iterable[Mapping[str, Any]]) -> str:
+    """A text without what a chat template has left of the messages' marks: nobody can read that."""
+    keys = _marks(messages)
 
-    A part of an image's mark is none either, and is for nobody to read.
+    def words(found: re.Match[str]) -> str:
+        if found[1]:
+            return found[0]
+        # What follows a piece may look like more of it.
+        rest = found[2] or ""
+        ends = range(len(rest), 0, -1)
+        return rest[next((n for n in ends if any(key.startswith(rest[:n]) for key in keys)), 0) :]
+
+    return _MARK_OR_PIECE.sub(words, text)
+
+
+def require_written(text: str, messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Raise InvalidValueError where a chat template left out an image that the user has just sent.
+
+    Return whether it left out others. What comes behind the results of tools is of those tools.
     """
-    marks = (mark[0] for each in messages for mark in _MARK.finditer(str(each.get("content"))))
-    is_cut = _SECRET in text and _SECRET in without_marks(text)
-    return is_cut or any(mark not in text for mark in marks)
-
-
-def require_written(text: str, messages: Iterable[Mapping[str, Any]]) -> None:
-    """Raise InvalidValueError where `leaves_out` is true."""
-    if leaves_out(text, messages):
+    said = [each for each in messages if each.get("role") in ("user", "assistant", "tool")]
+    written = Counter(_MARK.findall(text))
+    is_sent = said and said[-1]["role"] == "user" and said[-2:][0]["role"] != "tool"
+    if is_sent and not _marks(said[-1:]) <= written:
         raise InvalidValueError(
             "the model's chat template leaves out an image of the message; try another template "
             f"({option('chat_template')})"
         )
+    return not _marks(messages) <= written
+
+
+def _marks(messages: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """How often each file stands in messages."""
+    return Counter(key for each in messages for key in _MARK.findall(str(each.get("content"))))
 
 
 @contextmanager

@@ -1,16 +1,20 @@
 """Prompt: a text, token ids or chat messages, turned into the target's token ids."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import index
 from typing import Any, cast
 
 from localspec.engine.chat_messages import as_texts
 from localspec.engine.media_marks import (
+    LEAVES_OUT,
     media_tokens,
     require_written,
     told_without_marks,
     without_marks,
+    without_pieces,
 )
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
@@ -35,8 +39,8 @@ class Chat:
         media = model.projector is not None if media is None else media
         messages = as_texts(self.messages, media=media)
         text = written(model, template, messages, options=self.template_options)
-        if model.projector:
-            require_written(text, messages)
+        if model.projector and require_written(text, messages):
+            warn_left_out(__name__, model.path.name, template)
         return text
 
 
@@ -185,7 +189,14 @@ def written(model: Model, template: str, messages: Sequence[Message], **more: An
     """
     bos, eos = special_texts(model)
     with told_without_marks():
-        return render(template, messages, bos=bos, eos=eos, **more)
+        text = render(template, messages, bos=bos, eos=eos, **more)
+    return without_pieces(text, messages)
+
+
+@lru_cache(maxsize=16)
+def warn_left_out(logger: str, model: str, template: str) -> None:
+    """Log, once, that a model's chat template leaves out images which nobody has just sent."""
+    logging.getLogger(logger).warning(LEAVES_OUT.format(model))
 
 
 def special_texts(model: Model) -> tuple[str, str]:

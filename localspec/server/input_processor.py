@@ -1,7 +1,6 @@
 """InputProcessor: turns messages and texts of requests into what a model reads and may write."""
 
 import asyncio
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from localspec.conversation.reasoning import Tags, tags_for
-from localspec.engine.chat_messages import just_sent
 from localspec.engine.engine import Engine
 from localspec.engine.fim_prompt import Snippet, fim_prompt, infill_prompt
-from localspec.engine.media_marks import leaves_out, require_written, without_marks
-from localspec.engine.prompt import TextPrompt, checked_ids, require_words_last
+from localspec.engine.media_marks import require_written, without_marks
+from localspec.engine.prompt import TextPrompt, checked_ids, require_words_last, warn_left_out
 from localspec.errors import InvalidValueError
 from localspec.llama.grammar import Grammar, special_tokens
 from localspec.server.chat_input import ChatInput
@@ -32,8 +30,6 @@ from localspec.server.tool_calls import (
     parser_for,
 )
 from localspec.server.tool_use import ToolUse
-
-log = logging.getLogger("localspec.server")
 
 # No token stands for more characters. A text that is longer than a context full of such tokens is
 # refused before it is rendered and tokenized, which would take seconds.
@@ -202,10 +198,8 @@ class InputProcessor:
         model = self.engine.model
         # A template is a foreign program and may take its time.
         read = await asyncio.to_thread(chat_prompt, model, messages, tools, template_options)
-        if model.projector:
-            require_written(read.text, just_sent(messages))
-            if leaves_out(read.text, messages):
-                log.warning("the chat template of %s leaves out earlier images", self.name)
+        if model.projector and require_written(read.text, messages):
+            warn_left_out("localspec.server", self.name, template)
         return read
 
     async def _wordings(self, chat: ChatInput) -> dict[Path, str]:

@@ -17,6 +17,8 @@ from localspec.conversation.media_spans import MediaSpan
 from localspec.conversation.session import Session
 from localspec.conversation.turns import Conversation, Turn
 from localspec.engine.engine import Engine
+from localspec.engine.media_marks import media_mark, without_pieces
+from localspec.engine.prompt import warn_left_out
 from localspec.errors import InvalidValueError
 from localspec.llama import media
 from localspec.utils.media import has_media
@@ -318,22 +320,58 @@ def test_a_template_that_leaves_out_the_image_of_a_message_is_told(template: str
         assert session.send("words").result().content
 
 
-def test_a_template_that_leaves_out_earlier_images_is_told_once() -> None:
+LEAVES_OUT = "the chat template of {} leaves out images of earlier messages or of tools"
+EARLIER_ARE_CUT = (
+    "{% for m in messages %}{{ m.content if loop.last else m.content[:40] }}assistant {% endfor %}"
+)
+
+
+@pytest.mark.parametrize("template", [ONLY_THE_LAST, EARLIER_ARE_CUT])
+def test_a_template_that_leaves_out_earlier_images_is_told_once(
+    template: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a session, and for messages. Nobody reads a piece of what stood for an image."""
+    warn_left_out.cache_clear()
     tiny_projector("llama")
-    path, options = seeing_model("llama"), LOAD | {"chat_template": ONLY_THE_LAST}
+    path, options = seeing_model("llama"), LOAD | {"chat_template": template}
+    parts, line = [image(), said("words")], LEAVES_OUT.format(path.name)
     with localspec.load(path, draft="none", **options) as engine, Session(engine) as session:
-        parts = [image(), said("words")]
-        line = Notice(f"the chat template of {path.name} leaves out images of earlier messages")
-        told = [
-            line in session.send(message, **OPTIONS)
-            for message in (parts, "and now", "and then", parts)
-        ]
-        assert told == [False, True, False, False]
+        for message, is_told in ((parts, False), ("and now", True), ("and then", False)):
+            assert (Notice(line) in session.send(message, **OPTIONS)) is is_told
+            assert "media" not in session.written.text
+        assert Notice(line) not in session.send(parts, **OPTIONS)
         assert has_media(session.written.tokens)
-        # A single text has nobody to tell.
-        messages = [{"role": "user", "content": each} for each in (parts, "and now")]
-        with pytest.raises(InvalidValueError, match="leaves out an image of the message"):
-            engine.stream(messages, **OPTIONS)
+        user = [{"role": "user", "content": each} for each in (parts, "and now")]
+        answer, call = ({"role": "assistant", "content": each} for each in ("a thing", ""))
+        tool = {"role": "tool", "content": parts}
+        assert not caplog.messages
+        for messages in ([user[0], answer, user[1]], user, [user[1], call, tool, user[0], user[1]]):
+            prompt = engine.stream(messages, **OPTIONS).prompt
+            assert not has_media(prompt)
+            assert "media" not in "".join(map(engine.model.piece_text, prompt))
+        assert caplog.messages == [line]
+
+
+def test_a_piece_of_a_mark_is_taken_out_and_no_more() -> None:
+    mark = media_mark(CAT)
+    written = [{"content": mark}, {"content": media_mark(DOG)}]
+    # 24: behind the secret.
+    for end in range(24, len(mark)):
+        behind = "d" if mark[end] == "a" else "a"
+        text = f"{behind}ssistant {mark}"
+        assert without_pieces(f"u{mark[:end]}{text}", written) == f"u{text}"
+    assert without_pieces(f"u {mark[8:]}", written) == "u >"
+
+
+def test_an_image_that_is_left_out_is_missed_where_it_was_sent_before() -> None:
+    template = "{% for m in messages %}u {{ m.content[:110] }}{% endfor %}a "
+    tiny_projector("llama")
+    path, options = seeing_model("llama"), LOAD | {"chat_template": template}
+    with localspec.load(path, draft="none", **options) as engine, Session(engine) as session:
+        line, cut = Notice(LEAVES_OUT.format(path.name)), said("w" * 120)
+        assert line not in session.send([image(), said("what")], **OPTIONS)
+        refused(lambda: session.send([cut, image(DOG)]), session, "leaves out an image")
+        assert line in session.send([cut, image()], **OPTIONS)
 
 
 def test_a_letter_that_is_none_is_named_behind_an_image(session: Session) -> None:

@@ -4,7 +4,6 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from openai import OpenAI
 import localspec
 from localspec.engine.engine import Engine
 from localspec.engine.media_marks import media_mark
+from localspec.engine.prompt import warn_left_out
 from localspec.errors import InvalidValueError
 from localspec.llama import media
 from localspec.server.chat_input import ChatInput
@@ -476,22 +476,30 @@ def test_a_template_that_leaves_out_images_is_told(
     write_tiny(tmp_path / "a.gguf", "llama", quantised=False, template=TURNS)
     write_projector(tmp_path / "mmproj-a.gguf", "mlp")
     template = "u {{ messages[-1].content[:110] }}a "
-    seen, long = media_mark(FILES[0]) + "what", "w" * 50 + media_mark(FILES[0])
+    mark = media_mark(FILES[0])
+    seen, long = f"{mark}what", "w" * 50 + mark
+    warn_left_out.cache_clear()
 
-    def read(service: Service, *contents: str) -> None:
-        roles = cycle(("user", "assistant"))
-        messages = [{"role": next(roles), "content": each} for each in contents]
+    def read(service: Service, *contents: str, roles: str = "user assistant user") -> None:
+        said = zip(roles.split(), contents, strict=False)
+        messages = [{"role": role, "content": content} for role, content in said]
         asyncio.run(service.inputs.chat(ChatInput(messages, TextSettings(max_tokens=2))))
 
     with localspec.load(tmp_path / "a.gguf", draft="none", chat_template=template) as engine:
         service = Service(engine, SlotPool(engine, 1, 8), ["a"])
         read(service, seen)
-        assert not caplog.messages
-        read(service, seen, "a", "and now")
-        assert caplog.messages == ["the chat template of a leaves out earlier images"]
         for contents in ([long], [seen, "a", long]):
             with pytest.raises(InvalidValueError, match="leaves out an image of the message"):
                 read(service, *contents)
+        assert not caplog.messages
+        read(service, seen, "a", "and now")
+        read(service, seen, "and now", roles="user user")
+        agents = "user assistant tool user"
+        read(service, "look", "a", seen, "go on", roles=agents)
+        read(service, "look", "a", "seen", long, roles=agents)
+        assert caplog.messages == [
+            "the chat template of a leaves out images of earlier messages or of tools"
+        ]
 
 
 def test_each_image_is_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
