@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
 
-from localspec.errors import InvalidValueError
 from localspec_tui.attachments import Attachments
 from localspec_tui.file_names import written_name
 
@@ -18,7 +17,7 @@ def as_attachments(pasted: str) -> str | None:
     """What attaches the files whose paths were pasted; None unless all of it is such paths.
 
     A terminal writes the paths of dropped files as a shell has them, or as addresses (`file://`).
-    A name without a folder stays a word.
+    A name without a folder stays a word. What cannot be attached is refused once it is sent.
     """
     if len(pasted) > _MOST_LETTERS:
         return None
@@ -26,12 +25,7 @@ def as_attachments(pasted: str) -> str | None:
     if not written or not all(written):
         return None
     text = " ".join(f"@{each}" for each in written)
-    attachments = Attachments()
-    try:
-        attachments.attach(text)
-    except (InvalidValueError, OSError, ValueError):
-        return None
-    return text if len(attachments.names(text)) == len(written) else None
+    return text if len(Attachments().names(text)) == len(written) else None
 
 
 def _paths(text: str) -> Sequence[str]:

@@ -62,7 +62,6 @@ def test_paths_are_quoted_as_in_a_shell(folder: Path) -> None:
         "main.py",
         "/gone/main.py",
         "see {}/main.py",
-        "{}/image.png",
         "{}",
         "'{}/main.py",
         "a\0/b",
@@ -72,6 +71,25 @@ def test_paths_are_quoted_as_in_a_shell(folder: Path) -> None:
 )
 def test_other_texts_stay(folder: Path, pasted: str) -> None:
     assert as_attachments(pasted.replace("{}", str(folder))) is None
+
+
+def test_what_cannot_be_attached_is_refused_when_it_is_sent(folder: Path) -> None:
+    webp = folder / "x.webp"
+    webp.write_bytes(b"RIFF\x40\0\0\0WEBPVP8 ")
+    reasons = {webp: "is a WebP image", folder / "image.png": "is no text, JPEG, PNG"}
+
+    async def body() -> None:
+        async with running_chat(Script(["Fine."]), folder) as chat:
+            for file, reason in reasons.items():
+                chat.screen.composer.set_text("")
+                chat.app.post_message(events.Paste(f"'{file}'"))
+                await chat.pilot.pause()
+                assert chat.screen.composer.text == f"@{file} "
+                await chat.press("enter")
+                assert f"@{file} {reason}" in chat.notes[-1]
+                assert chat.screen.composer.text == f"@{file} " and not chat.contents
+
+    asyncio.run(body())
 
 
 def test_they_are_attached_in_the_box_unless_it_has_a_command(folder: Path) -> None:
