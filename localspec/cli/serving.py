@@ -19,8 +19,7 @@ from localspec.errors import (
     ModelNotFoundError,
 )
 from localspec.generation_config import GenerationConfig
-from localspec.gguf.check import ranks
-from localspec.gguf.reader import read_header
+from localspec.gguf.check import check_embedder, ranks
 from localspec.llama import library
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.drafter_finder import require_drafters
@@ -99,7 +98,8 @@ class _Serving:
     def _embedding(self, model: str) -> EmbeddingModel:
         """A model for vectors. Raises ModelNotFoundError, ModelLoadError, InvalidValueError."""
         asked, path = self._asked, locate(model)
-        n_ctx = embedding_context(path, asked.embed_ctx)
+        header = check_embedder(path)
+        n_ctx = embedding_context(header, asked.embed_ctx)
         if n_ctx < (asked.embed_ctx or 0):
             said = f"{option('embed_ctx')} is {asked.embed_ctx}"
             self._output.note(f"{said}; {path.name} reads texts of {n_ctx} tokens at most")
@@ -108,7 +108,7 @@ class _Serving:
             [*dict.fromkeys([shown_name(model), path.stem])],
             path,
             partial(load_embedder, path, n_ctx, runtime),
-            ranks=ranks(read_header(path)),
+            ranks=ranks(header),
             n_ctx=n_ctx,
             queue_limit=asked.queue_limit,
             unload_after=asked.unload_after,

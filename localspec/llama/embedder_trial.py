@@ -1,6 +1,6 @@
 """Embedder trial: load an embedding model and compute two texts, which may end the process.
 
-`run_embedder_trial` does it in a child process, `main` is that process's program.
+The program of a child process (`file_trial`).
 """
 
 import os
@@ -10,21 +10,9 @@ from pathlib import Path
 from localspec.gguf.check import check_embedder
 from localspec.llama.embedder import Embedder
 from localspec.llama.placement import ON_PROCESSOR
-from localspec.utils.child_process import ChildExit, ChildProcess, exit_code_of
+from localspec.utils.child_process import BEGUN, exit_code_of
 
-# Written when everything is there but the file: what ends the process later is about that.
-BEGUN = "begun"
 _CONTEXT = 64
-
-
-def run_embedder_trial(path: Path, *, seconds: float, action: str) -> ChildExit:
-    """Try an embedding model in a child process; the exit code is 0 for one that works.
-
-    seconds: the time limit. action: reported as progress. Raises OSError where no process can be
-    started.
-    """
-    with ChildProcess(__name__, str(path)) as child:
-        return child.wait(seconds=seconds, action=action)
 
 
 def _try_out(path: Path) -> None:

@@ -1,7 +1,7 @@
 """Projector trial: load a file that reads images, and lay out its pass: that may end the process.
 
-`run_projector_trial` does it in a child process, `main` is that process's program. llama.cpp loads
-files without some tensors, and misses them when it lays out its first pass.
+The program of a child process (`file_trial`). llama.cpp loads files without some tensors, and
+misses them when it lays out its first pass.
 """
 
 import os
@@ -11,20 +11,7 @@ from pathlib import Path
 from localspec.errors import ModelLoadError
 from localspec.llama import library
 from localspec.llama.media import mtmd_library
-from localspec.utils.child_process import ChildExit, ChildProcess, exit_code_of
-
-# Written when everything is there but the file: what ends the process later is about that.
-BEGUN = "begun"
-
-
-def run_projector_trial(path: Path, *, seconds: float, action: str) -> ChildExit:
-    """Try a projector in a child process; the exit code is 0 for one that works.
-
-    seconds: the time limit. action: reported as progress. Raises OSError where no process can be
-    started.
-    """
-    with ChildProcess(__name__, str(path)) as child:
-        return child.wait(seconds=seconds, action=action)
+from localspec.utils.child_process import BEGUN, exit_code_of
 
 
 def _try_out(path: Path) -> None:

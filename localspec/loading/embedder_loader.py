@@ -7,11 +7,11 @@ from localspec.errors import InvalidValueError, OutOfMemoryError
 from localspec.gguf.check import check_embedder, part_paths, reads_in_pieces
 from localspec.gguf.heads import vocabulary_size
 from localspec.gguf.reader import Header
+from localspec.llama import embedder_trial
 from localspec.llama.compute_thread import OwnThread
 from localspec.llama.context_params import CHUNK
 from localspec.llama.devices import names_of
 from localspec.llama.embedder import Embedder
-from localspec.llama.embedder_trial import run_embedder_trial
 from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.file_trial import require_tried
@@ -28,15 +28,15 @@ _USUAL_CONTEXT = 2048
 _FLOAT = 4
 
 
-def embedding_context(path: Path, asked: int | None) -> int:
+def embedding_context(header: Header, asked: int | None) -> int:
     """The most tokens of a text: those asked for, if the model was made for so many.
 
-    Raises InvalidValueError, and as `check_embedder`.
+    Raises InvalidValueError.
     """
     if asked is not None and asked < 2:
         raise InvalidValueError(f"{option('embed_ctx')} is {asked}; it must be 2 or more")
     usual = asked or _USUAL_CONTEXT
-    return min(usual, check_embedder(path).context_length or usual)
+    return min(usual, header.context_length or usual)
 
 
 def load_embedder(
@@ -48,7 +48,7 @@ def load_embedder(
     """
     header = check_embedder(path)
     check_extra_buffers()
-    require_tried(path, "embedder_checks", run_embedder_trial, "embed")
+    require_tried(path, "embedder_checks", embedder_trial.__name__, "embed")
     size = sum(file.stat().st_size for file in part_paths(path, header))
     placement = _placement(path, header, n_ctx, size, runtime)
     report_progress(f"loading {path.name}")

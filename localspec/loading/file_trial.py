@@ -4,32 +4,31 @@ llama.cpp loads files that lack tensors, and ends the whole process at the first
 child showed is remembered.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.reader import display_name
-from localspec.llama.projector_trial import BEGUN
 from localspec.loading.verdicts import remembered_verdict, require_memory
-from localspec.utils.child_process import ChildExit
+from localspec.utils.child_process import BEGUN, ChildProcess
 from localspec.utils.option_names import option
 
 # A slow disk reads so much.
 _LEAST_SECONDS, _BYTES_PER_SECOND = 60, 10e6
 
 
-def require_tried(path: Path, folder: str, run: Callable[..., ChildExit], named: str) -> None:
+def require_tried(path: Path, folder: str, program: str, named: str) -> None:
     """Raise ModelLoadError if llama.cpp refuses a file, or ends the process with it.
 
     folder: of the cache, for an end, which is remembered as long as the file and the library stay
-    the same. run: tries it in a child, as `run_projector_trial`. named: the option for another one.
+    the same. program: the module that tries it, and writes BEGUN. named: the option for another
+    one.
     """
-    crash = remembered_verdict(folder, "crash", [path], lambda: _crash(path, run, named))
+    crash = remembered_verdict(folder, "crash", [path], lambda: _crash(path, program, named))
     if crash:
         raise _refusal(path, f"llama.cpp ended ({crash})", named)
 
 
-def _crash(path: Path, run: Callable[..., ChildExit], named: str) -> str:
+def _crash(path: Path, program: str, named: str) -> str:
     """How llama.cpp ended, an empty text if it did not.
 
     Raises ModelLoadError for a result that is not to be remembered.
@@ -37,7 +36,8 @@ def _crash(path: Path, run: Callable[..., ChildExit], named: str) -> str:
     name = display_name(path.name)
     seconds = _LEAST_SECONDS + path.stat().st_size / _BYTES_PER_SECOND
     try:
-        ended = run(path, seconds=seconds, action=f"trying out {path.name}")
+        with ChildProcess(program, str(path)) as child:
+            ended = child.wait(seconds=seconds, action=f"trying out {path.name}")
     except OSError as error:
         raise ModelLoadError(
             f"{name} cannot be tried out: {error.strerror or error}; no process could be started "

@@ -34,6 +34,9 @@ FAULT_SIGNALS = {
     if hasattr(signal, name)
 }
 _LONGEST_LINE = 300
+# What a program that tries out a file writes once everything is there but the file: what ends its
+# process later is about that.
+BEGUN = "begun"
 
 
 def python_module(module: str, *arguments: str) -> list[str]:

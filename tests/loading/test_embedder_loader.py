@@ -8,6 +8,7 @@ import pytest
 from fakes.tiny_embedders import write_bert, write_causal
 
 from localspec.errors import InvalidValueError, ModelLoadError, OutOfMemoryError
+from localspec.gguf.check import check_embedder
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.loading import embedder_loader
 from localspec.loading.config import RuntimeConfig
@@ -26,14 +27,15 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [(64, None, 64), (64, 2, 2), (64, 65, 64), (4096, None, 2048), (4096, 4096, 4096)],
 )
 def test_the_length_of_texts(made_for: int, asked: int | None, found: int, tmp_path: Path) -> None:
-    assert embedding_context(write_bert(tmp_path / "a.gguf", context=made_for), asked) == found
+    header = check_embedder(write_bert(tmp_path / "a.gguf", context=made_for))
+    assert embedding_context(header, asked) == found
 
 
 @pytest.mark.parametrize("asked", [-1, 0, 1])
 def test_a_length_that_it_cannot_read(asked: int, tmp_path: Path) -> None:
-    path = write_bert(tmp_path / "a.gguf")
+    header = check_embedder(write_bert(tmp_path / "a.gguf"))
     with pytest.raises(InvalidValueError, match=rf"embed_ctx is {asked}; it must be 2 or more"):
-        embedding_context(path, asked)
+        embedding_context(header, asked)
 
 
 @pytest.mark.parametrize(("asked", "found"), [(1, 1), (2, 1), (7, 3)])
