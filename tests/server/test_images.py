@@ -382,7 +382,8 @@ def test_a_client_that_leaves_while_an_image_is_encoded(tmp_path: Path, own_cach
             "return_progress": True,
         }
         with httpx.stream("POST", served.url + CHAT, json=body, timeout=PATIENCE) as answer:
-            assert "chat.completion.chunk" in next(answer.iter_lines())
+            lines = answer.iter_lines()  # kept: without it httpx closes the connection
+            assert "chat.completion.chunk" in next(lines)
             wait_for(lambda: served.busy)
         wait_for(lambda: any("cancelled" in line for line in served.lines))
         wait_for(lambda: not served.busy)
