@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
-# Fewer steps tell nothing about how much faster a text was.
+# Fewer steps, or less time, tell nothing about how much faster a text was.
 ENOUGH_STEPS = 8
+ENOUGH_SECONDS = 0.1
 
 Phase = Literal["load", "prompt", "generate", "draft", "verify"]
 
@@ -197,8 +198,9 @@ class Stats:
 
     @property
     def x_plain(self) -> float | None:
-        """The gain, where enough steps tell it; None for a text of few steps."""
-        return self.gain if self.steps >= ENOUGH_STEPS else None
+        """The gain; None for a text of too few steps, or of too little time, to tell it."""
+        enough = self.steps >= ENOUGH_STEPS and self.seconds.generate >= ENOUGH_SECONDS
+        return self.gain if enough else None
 
     @property
     def plain_step(self) -> float | None:
