@@ -34,7 +34,7 @@ def serve(command: str, port: int = PORT) -> None:
     except OSError as error:
         reason = os.strerror(error.errno or 0).lower()
         raise InvalidValueError(
-            f"--web needs port {port} of {HOST}: {reason}; stop the program that uses it"
+            f"--web needs port {port} of {HOST}: {reason}; name another with --port"
         ) from error
 
 

@@ -69,6 +69,12 @@ _SERVED = "TEXTUAL_DRIVER"
 @click.option(
     "--web", is_flag=True, is_eager=True, help="Open the chat in a browser on this machine."
 )
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="Port of --web. [default: 8000]",
+)
 def chat(
     *,
     model: str | None,
@@ -85,6 +91,7 @@ def chat(
     theme: str | None,
     plain: bool,
     web: bool,
+    port: int | None,
     think: bool | None,
     thinking_budget: int | None,
     **options: Any,
@@ -108,8 +115,10 @@ def chat(
     if web and plain:
         raise InvalidValueError("--web and --plain are two kinds of chat; leave one out")
     if web:
-        web_chat.serve(_command())
+        web_chat.serve(_command(), port or web_chat.PORT)
         return 0
+    if port:
+        raise InvalidValueError("--port is of --web; add --web, or leave it out")
     is_dumb = _is_dumb()
     _require_streams(plain or is_dumb)
     if private and (latest or resume):
@@ -230,8 +239,13 @@ def _session(archive: "Archive", resume: str | None, *, latest: bool) -> str | N
 
 
 def _command() -> str:
-    """Return this command line without --web, quoted for a shell."""
+    """Return this command line without --web and its port, quoted for a shell."""
     # Not as typed: `run` is another command where no terminal is.
     words: list[str] = click.get_current_context().meta[WORDS]
-    arguments = [each for each in words if each != "--web"]
+    arguments, rest = [], iter(words)
+    for word in rest:
+        if word == "--port":
+            next(rest)
+        elif word != "--web" and not word.startswith("--port="):
+            arguments.append(word)
     return command_line([sys.executable, "-m", "localspec", *arguments])

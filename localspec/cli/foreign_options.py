@@ -124,6 +124,8 @@ def name_here(ctx: click.Context, option: str) -> str:
     parameters = ctx.command.get_params(ctx)
     known = [name for each in parameters for name in each.opts if name.startswith("-")]
     is_long = option.startswith("--")
+    if ctx.command.name == "chat" and _IN_WORDS.get(option) == _PROMPT:
+        return "messages are typed in the chat; localspec generate answers one prompt"
     for name in _NAMES_HERE.get(option, "").split():
         if name in known:
             return f"did you mean {name}?"
@@ -131,8 +133,6 @@ def name_here(ctx: click.Context, option: str) -> str:
     takes_prompt = "prompt" in arguments
     if takes_prompt and option in _IN_WORDS:
         return _IN_WORDS[option]
-    if ctx.command.name == "chat" and _IN_WORDS.get(option) == _PROMPT:
-        return "messages are typed in the chat; localspec generate answers one prompt"
     if is_long and (similar := did_you_mean(option, known)):
         return similar
     if isinstance(ctx.command, click.Group):

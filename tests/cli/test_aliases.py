@@ -154,13 +154,15 @@ def test_run_without_a_prompt_is_the_chat(tmp_path: Path) -> None:
 
 def test_run_in_a_browser_is_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although the command that is served has no terminal."""
-    served: list[str] = []
-    monkeypatch.setattr(web, "serve", served.append)
+    served: list[str | int] = []
+    monkeypatch.setattr(web, "serve", lambda *given: served.extend(given))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    words = ["run", "tiny", "--web", "--seed", "3"]
+    words = ["run", "tiny", "--web", "--port", "8001", "--seed", "3", "--port=8002"]
     monkeypatch.setattr(sys, "argv", ["localspec", *words])
     commands(words, standalone_mode=False)
-    assert shlex.split(served[0])[2:] == ["localspec", "chat", "tiny", "--seed", "3"]
+    command, port = served
+    assert shlex.split(str(command))[2:] == ["localspec", "chat", "tiny", "--seed", "3"]
+    assert port == 8002
 
 
 def test_run_explains_itself(cli: Run) -> None:

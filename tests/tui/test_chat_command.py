@@ -137,6 +137,7 @@ def test_the_chat_is_plain_too_where_a_pipe_is_read_and_term_is_dumb() -> None:
 @pty
 def test_plain_and_web_contradict_each_other() -> None:
     assert refused("--web", "--plain").endswith("two kinds of chat; leave one out")
+    assert refused("--port", "8001").endswith("--port is of --web; add --web, or leave it out")
 
 
 @pty

@@ -17,22 +17,12 @@ from localspec.utils.installer import installer
 
 TIMEOUT = 60
 CTRL_Q = "\x11"
-# The command with another port than 8000, which may be in use on this machine.
-CHAT = """
-import sys
-from functools import partial
-from localspec.cli.main import main
-from localspec_tui import web
-
-port, *arguments = sys.argv[1:]
-web.serve = partial(web.serve, port=int(port))
-sys.argv = ["localspec", "chat", "--web", *arguments]
-main()
-"""
 
 
 def chat_command(port: int) -> list[str]:
-    return [sys.executable, "-c", CHAT, str(port), "--ctx", "256"]
+    """Not at port 8000, which may be in use on this machine."""
+    chat = [sys.executable, "-m", "localspec", "chat", "--ctx", "256"]
+    return [*chat, "--web", "--port", str(port)]
 
 
 def free_port() -> int:
@@ -127,14 +117,18 @@ def test_a_port_in_use_is_one_line() -> None:
         )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"localspec: error: --web needs port {port} of 127.0.0.1: ")
-    assert done.stderr.endswith("; stop the program that uses it\n")
+    assert done.stderr.endswith("; name another with --port\n")
 
 
 def test_without_textual_serve_the_extra_is_named() -> None:
-    code = f'import sys\nsys.modules["textual_serve"] = None\n{CHAT}'
-    done = subprocess.run(
-        [sys.executable, "-c", code, "8000"], capture_output=True, text=True, check=False
-    )
+    code = """
+import sys
+sys.modules["textual_serve"] = None
+sys.argv = ["localspec", "chat", "--web"]
+from localspec.cli.main import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == (
         f"localspec: error: --web needs an extra: {installer()} 'localspec[web]'\n"
