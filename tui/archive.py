@@ -289,6 +289,21 @@ class Archive:
             rows = connection.execute("SELECT content FROM turn ORDER BY number").fetchall()
         return [content for (content,) in rows if isinstance(content, str) and content]
 
+    def latest_contents(self, letters: int) -> Sequence[str]:
+        """The contents of the latest turns of all sessions, the last one last.
+
+        letters: there are no more turns than reach so many letters.
+        """
+        found = list[str]()
+        with self._database.reading() as connection:
+            for (content,) in connection.execute("SELECT content FROM turn ORDER BY number DESC"):
+                if isinstance(content, str):
+                    found.append(content)
+                    letters -= len(content)
+                if letters <= 0:
+                    break
+        return found[::-1]
+
     def rename(self, key: str, title: str) -> None:
         """Set the title of a session. Raises InvalidValueError: empty title, or unknown key."""
         title = single_line(title)

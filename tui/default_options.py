@@ -1,12 +1,17 @@
 """Default options: how a chat starts where the command line does not say it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from localspec.errors import LocalspecError
 from localspec_tui.archive import Archive
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.preferences import Preferences
 from localspec_tui.session_settings import SessionSettings, gone, in_words, is_there, named_with
+
+# Of earlier conversations, from which drafts may copy: about as much as is indexed.
+_MOST_LETTERS = 300_000
 
 
 def with_defaults(options: LaunchOptions, archive: Archive) -> LaunchOptions:
@@ -15,7 +20,7 @@ def with_defaults(options: LaunchOptions, archive: Archive) -> LaunchOptions:
     A resumed session keeps its sampling, its reasoning, what it does when the context is full and,
     with its model, its chat template, what reads images, its context size, its cache types and
     rotations, and its drafters. Else the model is the one that was used last. A model that is not
-    on this disk any more becomes the bundled pair.
+    on this disk any more becomes the bundled pair. Drafts may copy from the latest conversations.
     """
     kept, own = SessionSettings(), None
     if options.session:
@@ -28,6 +33,7 @@ def with_defaults(options: LaunchOptions, archive: Archive) -> LaunchOptions:
         sampling=sampling,
         session_options=session_options,
         drop_oldest=kept.drop_oldest,
+        earlier_texts=_earlier_texts(archive),
     )
     if options.model:
         return _as_begun(options, kept) if options.model == own else options
@@ -42,6 +48,14 @@ def with_defaults(options: LaunchOptions, archive: Archive) -> LaunchOptions:
     draft, note = kept.usable_draft()
     options = replace(options, draft=draft)
     return _noted(options, note) if note else options
+
+
+def _earlier_texts(archive: Archive) -> Sequence[str]:
+    try:
+        return archive.latest_contents(_MOST_LETTERS)
+    except LocalspecError:
+        # The archive says what is wrong with it where it matters more.
+        return ()
 
 
 def _as_begun(options: LaunchOptions, kept: SessionSettings) -> LaunchOptions:

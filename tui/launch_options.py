@@ -1,6 +1,6 @@
 """Launch options: how a chat starts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +11,10 @@ from localspec_tui.session_settings import SessionSettings, kept_of
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
     """model: None is the bundled pair. draft: the drafters; None is those of the session, else
-    `auto`. runtime: other options of `localspec.load`. copied_texts: texts that are in no prompt,
-    which drafts may copy from. chat_template: in place of the model's own. mmproj: the file that
-    reads images for it, or "none"; None: the one beside it. session_options: other options of
-    Session. sampling: options of GenerationConfig that are not the default. system: the
+    `auto`. runtime: other options of `localspec.load`. copied_texts, earlier_texts: texts that are
+    in no prompt, which drafts may copy from. chat_template: in place of the model's own. mmproj:
+    the file that reads images for it, or "none"; None: the one beside it. session_options: other
+    options of Session. sampling: options of GenerationConfig that are not the default. system: the
     system prompt. session: key of the session to resume. drop_oldest: as that session has it.
     theme: None is the theme used last. is_terminal_light: whether a light theme suits the terminal,
     where the user has never chosen one. notes: lines to show first. private: whether nothing of the
@@ -25,6 +25,7 @@ class LaunchOptions:
     draft: str | None = None
     runtime: Mapping[str, Any] = field(default_factory=dict)
     copied_texts: tuple[str, ...] = ()
+    earlier_texts: Sequence[str] = ()
     chat_template: str | None = None
     mmproj: str | None = None
     session_options: Mapping[str, Any] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class LaunchOptions:
             "draft": settings.draft,
             "when_full": settings.when_full,
             "copied_texts": self.copied_texts,
+            "earlier_texts": self.earlier_texts,
             "chat_template": self.chat_template,
             "mmproj": self.mmproj,
             **self.runtime,

@@ -262,8 +262,10 @@ def _last_notes(
         yield cut
     elif hides and running.is_thinking:
         yield "there is no answer: the text ended within the reasoning"
-    if engine.drafter_set.past and engine.drafter_set.past.problem:
-        yield engine.drafter_set.past.problem
+    if earlier := engine.drafter_set.earlier:
+        earlier.write()
+        if earlier.problem:
+            yield earlier.problem
     if stats:
         why = nothing_ahead(engine.drafter_set, running.settings.verification, running.stats)
         short_waits = wait_policy.of_process().short_passes

@@ -55,6 +55,7 @@ class ServeRequest:
     keep: bool
     unload_after: float | None
     thinking_budget: int
+    remember: bool
     copied_texts: Sequence[str]
     chat_template: str | None
     mmproj: str | None
@@ -103,6 +104,12 @@ class ServeRequest:
     show_default=True,
     help="Tokens of reasoning per answer, where a request does not say; -1: no limit.",
 )
+@click.option(
+    "--remember",
+    is_flag=True,
+    help="Draft from the texts of earlier runs too, and store those that are written; `localspec "
+    "forget` deletes them.",
+)
 @copy_from_option
 @chat_template_option
 @mmproj_option
@@ -148,6 +155,7 @@ def serve(
     keep: bool,
     unload_after: float | None,
     thinking_budget: int,
+    remember: bool,
     copied_texts: tuple[str, ...],
     chat_template: str | None,
     mmproj: str | None,
@@ -205,6 +213,7 @@ def serve(
         keep=keep,
         unload_after=None if unload_after is None else 60 * unload_after,
         thinking_budget=thinking_budget,
+        remember=remember,
         copied_texts=copied_texts,
         chat_template=chat_template,
         mmproj=mmproj,

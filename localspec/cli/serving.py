@@ -135,6 +135,7 @@ class _Serving:
                 model,
                 parse_draft(asked.draft),
                 RuntimeConfig.of(**asked.runtime),
+                asked.remember,
                 copied_texts=tuple(asked.copied_texts),
                 texts=asked.parallel,
                 memory_faults=self._memory_faults,

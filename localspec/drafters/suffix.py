@@ -18,6 +18,7 @@ from localspec.drafters.copies import (
 )
 from localspec.drafters.copy_rates import CopyRates
 from localspec.drafters.drawn_copy import DrawnCopy, DrawnFrom
+from localspec.drafters.earlier_texts import CONTEXT, EarlierTexts
 from localspec.drafters.passage import PASSAGE, Passage
 from localspec.drafters.prediction import Prediction
 from localspec.drafters.suffix_automaton import NOWHERE, Match, SuffixAutomaton
@@ -27,16 +28,12 @@ from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.utils.tokens import common_prefix
 
-# After a text is cut, this many tokens before the cut are pushed again, so that matches right after
-# the cut are long.
-CONTEXT = 64
-
 
 class Suffix:
     """Copies the tokens after an earlier occurrence of the text's longest repeated suffix.
 
     shortest: the shortest match to copy after, in tokens; behind a difference, the fewest tokens.
-    past: other texts to copy from too, such as those of earlier conversations, the oldest first.
+    earlier: other texts to copy from too, such as those of earlier conversations.
     rates: the chances learnt before; they are updated in place.
     differences: whether to go on copying behind differences.
     max_replaced: the most tokens kept of texts that were cut off or replaced.
@@ -46,12 +43,12 @@ class Suffix:
     and the new text is pushed from CONTEXT tokens before the cut. When there are more than
     `max_replaced` old tokens, the automaton is built again from the current text.
 
-    After a match of PASSAGE tokens it follows that passage, of the current text or of the past,
-    through differences. The past has an index and chances of its own, so that its texts do not
-    crowd out the current one. What is copied next is from the passage, after the longest match, or
-    after the longest match in the past, whichever was right most often in such a place. A text of
-    which something is known (`predict`) has a further source until another text begins, which
-    leaves nothing behind: see Prediction.
+    After a match of PASSAGE tokens it follows that passage, of the current text or of the past (the
+    earlier texts), through differences. The past has an index and chances of its own, so that its
+    texts do not crowd out the current one. What is copied next is from the passage, after the
+    longest match, or after the longest match in the past, whichever was right most often in such a
+    place. A text of which something is known (`predict`) has a further source until another text
+    begins, which leaves nothing behind: see Prediction.
 
     Time per token pushed: about 2 us, per token committed: about 7 us. Memory per token of past,
     current and old texts: about 140 bytes.
@@ -63,7 +60,7 @@ class Suffix:
         self,
         *,
         shortest: int = 1,
-        past: Iterable[Sequence[int]] = (),
+        earlier: EarlierTexts | None = None,
         rates: CopyRates | None = None,
         differences: bool = True,
         max_replaced: int = 65_536,
@@ -81,11 +78,9 @@ class Suffix:
         # False while the automaton is being changed: an interrupt would leave it unusable.
         self._consistent = True
         self._automaton = SuffixAutomaton()
-        self._past = SuffixAutomaton()
-        for text in past:
-            self._past.extend(text)
-            self._past.end_text()
-        self._in_past = NOWHERE
+        self._earlier = EarlierTexts() if earlier is None else earlier
+        self._earlier.readers.add(self)
+        self._past, self._in_past = self._earlier.up_to_date(), NOWHERE
         # Where the text repeats itself and the past: looked up once per token.
         self._match: Match | None = None
         self._past_match: Match | None = None
@@ -119,18 +114,21 @@ class Suffix:
             start = known = shared
         else:
             start = self._cut(shared) if consistent else self._rebuild()
-            self._in_past, known = NOWHERE, max(0, shared - CONTEXT)
+            self._in_past, known = NOWHERE, shared - CONTEXT
+        if (past := self._earlier.up_to_date()) is not self._past:
+            self._past, self._in_past, known = past, NOWHERE, len(tokens) - CONTEXT
         self._automaton.read(tokens[start:])
-        self._find_matches(tokens[known:])
+        self._find_matches(tokens[max(0, known) :])
         self._text[shared:] = tokens[shared:]
         self._passage = None
         self._follow()
         self._consistent = True
 
     def forget(self) -> None:
-        """Forget the current text and those it replaced; `past` and the learnt chances stay."""
+        """Forget all texts that were written; those given before and the learnt chances stay."""
         self._consistent = False
         self._rebuild()
+        self._earlier.forget()
         self._text = []
         self._in_past = NOWHERE
         self._match = self._past_match = self._passage = self._prediction = None

@@ -38,7 +38,8 @@ class Match(NamedTuple):
 class Position(NamedTuple):
     """Where a text that is not in the index stands in it: its longest end that occurs there.
 
-    length: of this end, in tokens. state: of the automaton.
+    length: of this end, in tokens. state: of the automaton. It stays valid while the index grows,
+    though the state of so short an end may be another one then.
     """
 
     state: int
@@ -130,7 +131,7 @@ class SuffixAutomaton:
             state = self._link[state]
             if state == _NONE:
                 return NOWHERE
-            length = self._length[state]
+            length = min(length, self._length[state])
         return Position(target, length + 1)
 
     def occurrence(self, position: Position) -> Match | None:
@@ -144,7 +145,7 @@ class SuffixAutomaton:
             if end + 1 < len(self.tokens) and self.tokens[end + 1] >= 0:
                 return Match(length, end)
             state = self._link[state]
-            length = self._length[state]
+            length = min(length, self._length[state])
         return None
 
     def copy(self, match: Match, count: int) -> list[int]:

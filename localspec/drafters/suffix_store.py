@@ -75,21 +75,23 @@ class PastTexts:
             self.problem = f"past texts cannot be read in {self.folder}: {error.strerror or error}"
             return []
 
-    def add(self, tokens: Sequence[int]) -> None:
-        """Keep a text, in place of texts that it continues.
+    def add(self, *texts: Sequence[int]) -> None:
+        """Keep texts, the oldest first, each in place of texts that it continues.
 
         Raises InvalidValueError for a token id out of range.
         """
-        text = list(tokens)
-        if not text:
+        added = [list(text) for text in texts if text]
+        if not added:
             return
-        if wrong := [token for token in text if not 0 <= token <= _LARGEST]:
+        if wrong := [token for text in added for token in text if not 0 <= token <= _LARGEST]:
             raise InvalidValueError(f"token is {wrong[0]}; it must be from 0 to {_LARGEST}")
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with locked_folder(self.folder):
-                older = [past for past in self._read() if past != text[: len(past)]]
-                self._write(self._bounded([*older, text]))
+                kept = self._read()
+                for text in added:
+                    kept = [*(past for past in kept if past != text[: len(past)]), text]
+                self._write(self._bounded(kept))
         except OSError as error:
             self.problem = (
                 f"past texts cannot be stored in {self.folder}: {error.strerror or error}"

@@ -236,6 +236,7 @@ def load(
     remember: bool = False,
     copy_from: str | Path | Sequence[str | Path] = (),
     copied_texts: str | Sequence[str] = (),
+    earlier_texts: str | Sequence[str] = (),
     texts: int = 1,
     chat_template: str | Path | None = None,
     mmproj: str | Path | None = None,
@@ -249,6 +250,8 @@ def load(
     the suffix drafter copy from the texts saved there; `localspec forget` deletes them.
     copy_from: text files, which are in no prompt, that the suffix drafter may copy from.
     copied_texts: further such texts, themselves; a string is one text.
+    earlier_texts: such as those of earlier conversations, the oldest first, of which the suffix
+    drafter may copy from the latest, up to 65,536 tokens.
     texts: how many will be written at once: caches have room for as many of them as fit in memory.
     Without it they grow when further texts begin, for which old and new must fit side by side.
     chat_template: a chat template in Jinja, or the Path of its file, that stands for the GGUF's.
@@ -285,7 +288,10 @@ def load(
         load_mode=load_mode,
     )
     texts = require("texts", texts, 1, 1024)
-    further = (copied_texts,) if isinstance(copied_texts, str) else tuple(copied_texts)
+    further, earlier = (
+        (given,) if isinstance(given, str) else tuple(given)
+        for given in (copied_texts, earlier_texts)
+    )
     copied, template = (*read_texts(copy_from), *further), read_template(chat_template)
     drafting = parse_draft(draft)
     return load_with(
@@ -295,6 +301,7 @@ def load(
             runtime,
             remember,
             copied,
+            earlier,
             texts=texts,
             chat_template=template,
             mmproj=mmproj,

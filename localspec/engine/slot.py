@@ -50,6 +50,7 @@ class _Text:
         self.generation = ref(generation)
         self.prompt: list[int] = generation.prompt
         self.tokens: list[Token] = generation.tokens
+        self.is_kept = False
 
 
 class Slot:
@@ -158,7 +159,8 @@ class Slot:
             steps=self.scheduled,
             detokenizer=detokenizer,
         )
-        self._text = _Text(generation)
+        self._text = text = _Text(generation)
+        generation.on_end = partial(self._keep, text)
         return generation
 
     def _predict(self, prediction: str) -> None:
@@ -205,23 +207,21 @@ class Slot:
         return self.scheduled.in_step
 
     def stop(self, interruption: Interruption | None = None) -> None:
-        """Close the running generation; its text is added to the saved texts, if there are any.
-
-        interruption: what has happened, where it is not its reader who ends it.
-        """
+        """Close the running generation. interruption: what has happened, if not its reader."""
         with self.lock:
             while text := self._text:
                 if running := text.generation():
                     # This may wait for a step; meanwhile another thread may start a generation.
                     running.interrupt(interruption) if interruption else running.close()
                 if self._text is text:
+                    self._keep(text)
                     self._text = None
-                    self._remember(text)
 
-    def _remember(self, text: _Text) -> None:
-        drafter_set = self.loaded.drafter_set
-        if drafter_set.past and drafter_set.drafters and not has_media(text.prompt):
-            drafter_set.past.add([*text.prompt, *(token.id for token in text.tokens)])
+    def _keep(self, text: _Text) -> None:
+        """Let other texts copy from one that has ended."""
+        if not text.is_kept:
+            text.is_kept = True
+            self.loaded.drafter_set.keep([*text.prompt, *(token.id for token in text.tokens)])
 
     def replace_models(self, loaded: LoadedModels) -> None:
         """Use other models or drafters; the caller has closed the ones before."""

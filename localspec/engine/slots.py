@@ -186,6 +186,7 @@ class Slots:
         self._keep_costs()
         for slot in reversed(self.all):
             slot.loaded.close_caches()
+        self.own.loaded.drafters.sources.earlier.write()
         self._free_models(weights)
         give_back_heap()
 
@@ -205,6 +206,7 @@ class Slots:
 
     def _free_models(self, weights: Model | None) -> None:
         loaded = self.own.loaded
+        loaded.drafters.sources.earlier.end()
         loaded.drafters.close()
         if loaded.target.model is not weights:
             loaded.target.model.close()

@@ -257,6 +257,7 @@ class EngineConfig:
 
     weights: the target of another engine of the same file, which is shared if it has the heads
     inside that the drafters need; that engine lives longer, and frees it. The two take turns.
+    copied_texts, earlier_texts: which drafts may copy from; of the latter the latest that fit.
     texts: for how many texts at once caches get room, where they share one and as many fit.
     memory_faults: how often memory has run out while texts were written; so many of the largest
     plans of what it is used for are passed over. chat_template: stands for the target's own.
@@ -269,6 +270,7 @@ class EngineConfig:
     runtime: RuntimeConfig
     remember: bool = False
     copied_texts: tuple[str, ...] = ()
+    earlier_texts: tuple[str, ...] = ()
     weights: Model | None = None
     texts: int = 1
     memory_faults: int = 0

@@ -1,7 +1,7 @@
 """Drafter loader: loads the drafters that were found for a target."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from localspec.llama.sequence import KVSequence
 from localspec.loading import drawing_ahead
 from localspec.loading.acceptance_check import LEAST_RATE, acceptance_rate
 from localspec.loading.config import RuntimeConfig
-from localspec.loading.copy_sources import NO_SOURCES, CopySources
+from localspec.loading.copy_sources import CopySources
 from localspec.loading.drafter_finder import FoundDrafter, FoundDrafters, is_translated, own_drafter
 from localspec.loading.drafter_plan import shortage
 from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
@@ -48,7 +48,7 @@ class LoadedDrafters:
 
     drafters: tuple[LoadedDrafter, ...] = ()
     reason: str | None = None
-    sources: CopySources = NO_SOURCES
+    sources: CopySources = field(default_factory=CopySources)
     notes: tuple[str, ...] = ()
 
     @property
@@ -104,16 +104,17 @@ def load_drafters(
     found: FoundDrafters,
     target: KVSequence,
     runtime: RuntimeConfig,
-    sources: CopySources = NO_SOURCES,
+    sources: CopySources | None = None,
     *,
     kv_type_fits: bool = False,
 ) -> tuple[LoadedDrafters, DrafterSet]:
     """Load all drafters or none, and make the drafter set for the text in `target`.
 
-    kv_type_fits: whether only the runtime's drafter_kv_type fits in memory. Otherwise f16 replaces
-    a type that makes drafts worse. Raises DrafterMismatchError for a named drafter that cannot
-    draft for this target.
+    sources: what they may copy from besides their texts; None: nothing yet. kv_type_fits: whether
+    only the runtime's drafter_kv_type fits in memory. Otherwise f16 replaces a type that makes
+    drafts worse. Raises DrafterMismatchError for a named drafter that cannot draft for this target.
     """
+    sources = sources or CopySources()
     if found.drafters and target.rollback is Rollback.NOTHING:
         why = f"this model's cache can forget {target.rollback.value}"
         if not found.request.is_only_auto:
@@ -169,7 +170,7 @@ def _drafter_set(
     """Make the set; the target hands out only the hidden rows that its drafters read."""
     layers = {layer for each in members for layer in each.drafter.traits.reads_hidden}
     target.context.hidden.disable_all_but(layers)
-    return DrafterSet(members, reason, sources.past)
+    return DrafterSet(members, reason, sources.earlier)
 
 
 def _next_own_drafter(

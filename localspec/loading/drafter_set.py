@@ -1,10 +1,11 @@
 """Drafter set: the drafters of one text, with the caches of draft models."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from localspec.drafters.suffix_store import PastTexts
+from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.text_drafter import TextDrafter
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
@@ -18,6 +19,7 @@ from localspec.loading.cost_measurement import (
 )
 from localspec.loading.matrix_heads import LoadedMatrixHead
 from localspec.speculation.drafter import Drafter
+from localspec.utils.media import has_media
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,13 @@ class SequenceDrafter:
 class DrafterSet:
     """The drafters of one text, the cheap ones first; empty for plain decoding.
 
-    reason: why there are no drafters, or why a drafter that `auto` looked for is missing. past: the
-    store of earlier texts, if they are kept.
+    reason: why there are no drafters, or why a drafter that `auto` looked for is missing.
+    earlier: what they copy from, to which texts are added as they end; None: nothing is copied.
     """
 
     members: tuple[SequenceDrafter, ...] = ()
     reason: str | None = None
-    past: PastTexts | None = None
+    earlier: EarlierTexts | None = None
 
     @property
     def drafters(self) -> tuple[Drafter, ...]:
@@ -111,6 +113,11 @@ class DrafterSet:
     def model_paths(self) -> list[Path]:
         """The files of the draft models."""
         return [each.path for each in self.measured.values()]
+
+    def keep(self, text: Sequence[int]) -> None:
+        """Let other texts copy from one that has ended, unless it has images."""
+        if self.earlier and self.members and not has_media(text):
+            self.earlier.add(text)
 
     def close(self) -> None:
         """Free the caches, but not the models."""

@@ -92,7 +92,7 @@ class LoadedDrafter:
             drafter = self.matrices.drafter(target.n_vocab)
             return SequenceDrafter(drafter, matrices=self.matrices, kind=self.spec.kind)
         if self.model is None or self.header is None:
-            return SequenceDrafter(model_free_drafter(self.spec.kind, sources.load()))
+            return SequenceDrafter(model_free_drafter(self.spec.kind, sources.earlier))
         sequence = self._sequence(self.model, self.header, target, runtime, beside)
         if sequence.rollback is Rollback.NOTHING:
             sequence.close()

@@ -283,7 +283,8 @@ def _load(
                 is_asked=config.mmproj is not None,
             )
         past = PastTexts(weights.vocabulary_fingerprint) if config.remember else None
-        sources = copy_sources(weights, past, config.copied_texts)
+        sources = copy_sources(weights, past, config.copied_texts, config.earlier_texts)
+        undo.callback(sources.earlier.end)
         only_this_kv_type = plan.drafter_kv_type != asked.drafter_kv_type
         drafters, drafter_set = load_drafters(
             found, target, runtime, sources, kv_type_fits=only_this_kv_type

@@ -10,7 +10,7 @@ from localspec.llama.sequence import KVSequence
 from localspec.loading import equal_digits
 from localspec.loading.calibration import calibrate
 from localspec.loading.config import RuntimeConfig
-from localspec.loading.copy_sources import NO_SOURCES
+from localspec.loading.copy_sources import CopySources
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.loader import LoadedModels
 from localspec.loading.matrix_heads import LoadedMatrixHead
@@ -96,7 +96,7 @@ def _costs(
     members = []
     for each in loaded.drafters.drafters:
         if (each.model or each.matrices) and not each.is_lost:
-            members.append(each.for_sequence(target, runtime, NO_SOURCES))
+            members.append(each.for_sequence(target, runtime, CopySources()))
             stack.callback(members[-1].close)
     return calibrate(target, DrafterSet(tuple(members)).measured, runtime)
 

@@ -70,6 +70,9 @@ class Service:
             self.kept.save(self.pool.slots)
         self.pool.close()
         self.engine.close()
+        earlier = self.engine.drafter_set.earlier
+        if earlier and earlier.problem:
+            log.warning("%s", earlier.problem)
 
     def piece(self, token: int) -> bytes:
         """The bytes of a token."""

@@ -200,11 +200,17 @@ def test_copies_behind_differences_gain_in_edits(tmp_path: Path) -> None:
     prompts.write_text("def f(x):\n---\nimport os\n---\nclass A:\n---\nx = 1", encoding="utf-8")
     files = ["--model", PYCODE.target, "--draft", PYCODE.drafter, "--file", prompts]
     few = ["--texts", "2", "--earlier", "2", "--chats", "2", "--tokens", "10", "--threads", "1"]
+    few += ["--slots", "2"]
     sets = ["--set", "rename", "records", "code", "--versions", before, after]
     header, *rows = printed("copies", *files, *few, *sets, "--costs", "GPU")
     assert header[:4] == ["texts", "number", "tokens", "costs"]
     titles = [" ".join(row[: row.index("GPU") - 2]) for row in rows]
-    chats = [f"chats at {t}, {names}" for t in (0.0, 0.8) for names in ("suffix", "suffix,model")]
+    chats = [
+        f"{what} at {temperature}, {names}"
+        for temperature in (0.0, 0.8)
+        for names in ("suffix", "suffix,model")
+        for what in ("chats", "2 slots")
+    ]
     written = ["edit: rename", "edit: records", "code at 0.0", "code at 0.8", "versions"]
     assert titles == [*written, *chats]
     gains = {title: float(row[-3].rstrip("%")) for title, row in zip(titles, rows, strict=True)}

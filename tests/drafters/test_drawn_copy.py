@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from localspec.drafters.copy_rates import BINS, CopyRates
 from localspec.drafters.drawn_copy import LEADS, DrawnCopy, DrawnFrom
+from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.suffix import Suffix
 from localspec.sampling.distribution import SHORTLIST, Distribution
 from localspec.sampling.noise import Noise
@@ -143,7 +144,7 @@ def test_another_text_with_the_same_noise_is_drawn_for_anew() -> None:
 
 def test_a_copy_of_the_past_is_not_drawn() -> None:
     past, noise = [*range(100, 160), 7], Noise(1)
-    drafter = Suffix(past=[past])
+    drafter = Suffix(earlier=EarlierTexts([past]))
     drafter.begin([1, 159])
     drafter.observe(Outcome([5], 0, [either(5, 6)]))
     drafter.begin([1, 159, 5, *past[:-1]])

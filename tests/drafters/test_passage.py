@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.drafters import passage, suffix
+from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.passage import Passage
 from localspec.drafters.suffix import PASSAGE, Suffix
 from localspec.drafters.suffix_automaton import SuffixAutomaton
@@ -79,7 +80,7 @@ def test_proposals_and_their_chances_against_a_search(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(suffix, "PASSAGE", long)
-        fast, slow = Suffix(past=past), SlowSuffix(long, SuffixAutomaton())
+        fast, slow = Suffix(earlier=EarlierTexts(past)), SlowSuffix(long, SuffixAutomaton())
         for text in past:
             slow.past.extend(text)
             slow.past.end_text()
@@ -129,7 +130,7 @@ def test_copying_goes_on_behind_a_difference(text: list[int], rest: list[int]) -
 
 def test_copying_goes_on_behind_a_difference_in_a_past_text() -> None:
     text = [*SOURCE[:40], 5]
-    drafter = Suffix(past=[mixed(3), SOURCE, [6]])
+    drafter = Suffix(earlier=EarlierTexts([mixed(3), SOURCE, [6]]))
     drafter.begin([9])
     drafter.observe(Outcome(text, 0))
     assert proposed(drafter) == SOURCE[41:47]
@@ -138,14 +139,14 @@ def test_copying_goes_on_behind_a_difference_in_a_past_text() -> None:
     assert proposed(drafter) == SOURCE[-1:]
     drafter.observe(Outcome([SOURCE[-1], 4], 0))
     assert proposed(drafter) == []
-    plain = Suffix(past=[SOURCE], differences=False)
+    plain = Suffix(earlier=EarlierTexts([SOURCE]), differences=False)
     plain.begin([9])
     plain.observe(Outcome(text, 0))
     assert proposed(plain) == []
 
 
 def test_a_name_that_was_changed_in_a_past_text_is_changed_again() -> None:
-    drafter = Suffix(past=[NAMED])
+    drafter = Suffix(earlier=EarlierTexts([NAMED]))
     drafter.begin([9])
     drafter.observe(Outcome([*NAMED[:30], 1, 2, 3, *NAMED[32:62]], 0))
     assert proposed(drafter) == [1, 2, 3, *NAMED[64:67]]
@@ -159,7 +160,7 @@ def test_the_longer_match_is_followed_be_it_of_the_past_or_the_text() -> None:
         ([*SOURCE[2:40], *rest], SOURCE[:60], SOURCE[41:47]),
         ([*SOURCE[:40], *rest], SOURCE[:60], rest[1:7]),
     ):
-        drafter = Suffix(past=[past])
+        drafter = Suffix(earlier=EarlierTexts([past]))
         drafter.begin([*text, 9])
         drafter.observe(Outcome([*SOURCE[:40], 5], 0))
         assert proposed(drafter) == expected

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.drafters.copy_rates import CopyRates, MatchTable
+from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.passage import LONGEST, PASSAGE, REACH
 from localspec.drafters.suffix import Suffix
 from localspec.sampling.noise import Noise
@@ -171,7 +172,10 @@ def test_it_leaves_nothing_behind(
 ) -> None:
     """Neither in what is copied in the next text, nor in what was learnt of other copies."""
     past = [[0, 1, 2, 3, 0, 1, 1, 2]]
-    predicted, plain = begun(prediction, prompt, past=past), begun([], prompt, past=past)
+    predicted, plain = (
+        begun(prediction, prompt, earlier=EarlierTexts(past)),
+        begun([], prompt, earlier=EarlierTexts(past)),
+    )
     for token in answer:
         for each in (predicted, plain):
             draft, chances = each.propose(to(4)), each.chances(to(4))

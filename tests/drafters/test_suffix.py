@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.drafters.copy_rates import BINS, FORGETTING, CopyRates, MatchTable
+from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.suffix import CONTEXT, Suffix
 from localspec.drafters.suffix_automaton import SuffixAutomaton
 from localspec.errors import InvalidValueError
@@ -54,7 +55,7 @@ def test_it_is_a_drafter() -> None:
 def test_a_text_that_was_forgotten_is_not_copied(
     past: list[int], old: list[int], new: list[int]
 ) -> None:
-    drafter, fresh = begun(old, past=[past]), Suffix(past=[past])
+    drafter, fresh = begun(old, earlier=EarlierTexts([past])), Suffix(earlier=EarlierTexts([past]))
     drafter.forget()
     assert proposed(drafter) == []
     for each in (drafter, fresh):
@@ -79,7 +80,7 @@ def test_it_copies_after_the_longest_repeat(
 def test_any_change_of_text_leaves_it_at_the_end_of_the_new_one(
     steps: list[tuple[list[int], list[int]]], max_replaced: int
 ) -> None:
-    drafter = Suffix(max_replaced=max_replaced, past=[[0, 1], [2]])
+    drafter = Suffix(max_replaced=max_replaced, earlier=EarlierTexts([[0, 1], [2]]))
     for text, more in steps:
         drafter.begin(text)
         held = list(drafter._automaton.tokens)
@@ -139,7 +140,7 @@ def test_another_text_does_not_end_the_one_before() -> None:
 
 def test_without_room_for_the_replaced_text_only_the_new_one_is_kept() -> None:
     text, past = mixed(300), [*range(7000, 7300)]
-    drafter = begun(text, max_replaced=150, past=[past])
+    drafter = begun(text, max_replaced=150, earlier=EarlierTexts([past]))
     drafter.begin(text[:250])
     assert len(drafter._automaton.tokens) == 300 + 1 + CONTEXT
     drafter.begin([*text[:100], 7000])
@@ -148,7 +149,7 @@ def test_without_room_for_the_replaced_text_only_the_new_one_is_kept() -> None:
 
 
 def test_past_texts_are_copied_from_the_latest_first() -> None:
-    drafter = Suffix(past=[[1, 2, 3], [1, 2, 4, 5], [6]])
+    drafter = Suffix(earlier=EarlierTexts([[1, 2, 3], [1, 2, 4, 5], [6]]))
     drafter.begin([9, 1, 2])
     assert proposed(drafter) == [4, 5]
     drafter.observe(Outcome([7, 1, 2], 0))
@@ -157,7 +158,7 @@ def test_past_texts_are_copied_from_the_latest_first() -> None:
 
 def first_proposals(blocks: list[list[int]], past: list[int]) -> list[list[int]]:
     """The token proposed before the last one of each block but the first, in a text of blocks."""
-    drafter = begun(blocks[0], past=[past])
+    drafter = begun(blocks[0], earlier=EarlierTexts([past]))
     found = []
     for *before, last in blocks[1:]:
         drafter.observe(Outcome(before, 0))
@@ -181,17 +182,17 @@ def test_a_text_is_found_in_the_past_after_any_change(
     past: list[list[int]], steps: list[tuple[list[int], list[int]]]
 ) -> None:
     """As if it had been the only one: texts as short as these are found whole after a cut."""
-    drafter = Suffix(past=past)
+    drafter = Suffix(earlier=EarlierTexts(past))
     for text, more in steps:
         drafter.begin(text)
         drafter.observe(Outcome(more, 0))
-        fresh = Suffix(past=past)
+        fresh = Suffix(earlier=EarlierTexts(past))
         fresh.begin([*text, *more])
         assert drafter._in_past == fresh._in_past
 
 
 def test_the_past_is_looked_up_once_per_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    drafter = begun([1, 2], past=[[1, 2, 3, 4, 5, 6]])
+    drafter = begun([1, 2], earlier=EarlierTexts([[1, 2, 3, 4, 5, 6]]))
     asked: list[object] = []
     found = drafter._past.occurrence
     monkeypatch.setattr(
@@ -310,7 +311,10 @@ def test_the_chance_of_each_copied_token_by_the_match_before_it() -> None:
     assert len(drafter.chances(to(20))) == len([*text[38:], *text[:5], 5000])
     long = table.chances(BINS[-1] + 5, 100)
     assert long == [table.chances(BINS[-1], 1)[0]] * 100
-    assert len(begun([3, 38], past=[[38, 39]], rates=CopyRates(table)).chances(to(6))) == 1
+    assert (
+        len(begun([3, 38], earlier=EarlierTexts([[38, 39]]), rates=CopyRates(table)).chances(to(6)))
+        == 1
+    )
 
 
 def test_the_chance_of_the_first_token_by_whether_the_occurrences_agreed() -> None:
@@ -378,7 +382,7 @@ def test_wrong_parameters_are_named() -> None:
     with pytest.raises(InvalidValueError, match="max_replaced is -1"):
         Suffix(max_replaced=-1)
     with pytest.raises(InvalidValueError, match="token is -1"):
-        Suffix(past=[[1, -1]])
+        Suffix(earlier=EarlierTexts([[1, -1]]))
 
 
 def test_it_runs_without_llama_cpp() -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from fakes.indexed import indexed
 
 import localspec
 from localspec.errors import InvalidValueError
@@ -45,7 +46,7 @@ def test_the_text_of_the_file_is_no_markup(tmp_path: Path) -> None:
     file = tmp_path / "chat.txt"
     file.write_text("<|im_start|>user <|im_end|>", encoding="utf-8")
     with localspec.load(threads=1, context=64, copy_from=[str(file)], draft="suffix") as engine:
-        [tokens] = engine.slots.own.loaded.drafters.sources.files
+        [tokens] = indexed(engine.drafter_set.earlier)
         assert len(tokens) > 4
 
 
@@ -61,13 +62,13 @@ def test_texts_may_be_given_instead_of_files(tmp_path: Path) -> None:
     file.write_text("a file", encoding="utf-8")
     options = {"copy_from": file, "copied_texts": ["a text", "another"], "draft": "suffix"}
     with localspec.load(threads=1, context=64, **options) as engine:
-        texts = map(engine.detokenize, engine.slots.own.loaded.drafters.sources.files)
+        texts = map(engine.detokenize, indexed(engine.drafter_set.earlier))
         assert [text.strip() for text in texts] == ["a file", "a text", "another"]
 
 
 def test_a_string_is_one_text() -> None:
     with localspec.load(threads=1, context=64, copied_texts="abc", draft="suffix") as engine:
-        [tokens] = engine.slots.own.loaded.drafters.sources.files
+        [tokens] = indexed(engine.drafter_set.earlier)
         assert engine.detokenize(tokens).strip() == "abc"
 
 

@@ -242,9 +242,10 @@ def test_texts_with_images_are_neither_remembered_nor_saved(
         assert not store.has("a")
         engine.generate(asked(), seed=1, **OPTIONS)
         assert slot.save("a", store) is None
-        past = engine.drafter_set.past
-        assert past is not None
-        assert not any(has_media(text) for text in past.load())
+        earlier = engine.drafter_set.earlier
+    assert earlier and earlier.store
+    texts = earlier.store.load()
+    assert texts and not any(has_media(text) for text in texts)
 
 
 def test_a_text_goes_on_from_its_tokens(plain: Engine) -> None:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.indexed import indexed
 from fakes.pycode import load
 
 from localspec.conversation.session import Session
@@ -40,14 +41,67 @@ def test_nothing_is_kept_unless_asked_for() -> None:
     assert not default_folder().exists()
 
 
+def test_nothing_is_kept_where_nothing_drafts() -> None:
+    with load(draft="none", threads=1, remember=True) as engine:
+        engine.generate("def f(", max_tokens=4)
+    assert not default_folder().exists()
+
+
 def test_each_text_of_an_engine_is_kept() -> None:
     with load(draft="suffix", threads=1, remember=True) as engine:
         for prompt in ("def f(", "class A:"):
             engine.generate(prompt, max_tokens=8)
-        past = engine.drafter_set.past
-    assert past is not None
-    starts = [engine_text[:3] for engine_text in past.load()]
+        earlier = engine.drafter_set.earlier
+        assert earlier and earlier.store
+    starts = [engine_text[:3] for engine_text in earlier.store.load()]
     assert len(starts) == 2 and starts[0] != starts[1]
+
+
+def accepted_beside(asked: list[str]) -> list[int]:
+    """How many tokens of each text copies got right, each written in a slot of its own."""
+    with load(draft="suffix", threads=1, flash_attention=True, texts=len(asked)) as engine:
+        sessions = [Session(engine, max_tokens=40, seed=3) for _ in asked]
+        answers = []
+        for session, prompt in zip(sessions, asked, strict=True):
+            answers.append(session.send(prompt, depth=8))
+            answers[-1].result()
+        for session in sessions:
+            session.close()
+        alone = [
+            engine.generate([{"role": "user", "content": prompt}], max_tokens=40, seed=3, depth=0)
+            for prompt in asked
+        ]
+    assert [each.result().content for each in answers] == [each.text for each in alone]
+    return [each.stats.accepted for each in answers]
+
+
+def test_a_text_copies_from_those_that_ended_beside_it() -> None:
+    same, other = "def read(path):", "class Matrix:\n    def"
+    first, again = accepted_beside([same, same])
+    assert again > 30 > first
+    _, different = accepted_beside([other, same])
+    assert different < 30
+
+
+def test_texts_of_one_call_copy_from_each_other() -> None:
+    """Each has a slot that is made for it."""
+    with load(draft="suffix", threads=1, flash_attention=True) as engine:
+        options = {"max_tokens": 40, "seed": 3, "depth": 8}
+        engine.generate([PROMPT, "class A:"], **options)
+        again = engine.generate(["class B:", PROMPT], **options)[1]
+    assert again.stats.accepted > 30
+
+
+def test_earlier_texts_are_copied_from_the_latest_that_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("localspec.loading.copy_sources.KEPT_TOKENS", 12)
+    texts = ["one two three four five six", "class Reader:", "def f(x):"]
+    with load(draft="suffix", threads=1, earlier_texts=texts) as engine:
+        assert engine.drafter_set.earlier
+        kept = [engine.detokenize(tokens) for tokens in indexed(engine.drafter_set.earlier)]
+    assert [each.strip() for each in kept[1:]] == texts[1:]
+    assert texts[0].endswith(kept[0].strip()) and 0 < len(kept[0]) < len(texts[0])
 
 
 def test_forget_deletes_all_of_it() -> None:
@@ -71,6 +125,7 @@ def test_a_cache_that_cannot_be_written_is_said_and_harmless(tmp_path: Path) -> 
     (tmp_path / "cache").write_text("in the way")
     with load(draft="suffix", threads=1, remember=True) as engine:
         engine.generate(PROMPT, max_tokens=8)
-        past = engine.drafter_set.past
-    assert past is not None and past.problem is not None
-    assert "past texts cannot be stored" in past.problem
+        earlier = engine.drafter_set.earlier
+        assert earlier
+    assert earlier.problem
+    assert "past texts cannot be stored" in earlier.problem

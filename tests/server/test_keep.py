@@ -97,6 +97,39 @@ def test_conversations_go_on_after_a_restart(tmp_path: Path) -> None:
         assert served.end(signal.SIGINT) == 0
 
 
+@pytest.mark.slow
+def test_texts_of_the_last_run_are_copied_from(tmp_path: Path) -> None:
+    """With `--remember`, whichever slot wrote them; the text is the same."""
+
+    def asked(served: Served, seed: int = 1) -> tuple[str, int]:
+        body = {"messages": _begun(STARTS[0]), "seed": seed, "max_tokens": 48, "temperature": 1}
+        found = served.post("/v1/chat/completions", {**body, "ignore_eos": True}).json()
+        timings = found["timings"]
+        assert timings["predicted_n"] == 48
+        return found["choices"][0]["message"]["content"], timings.get("draft_n_accepted", 0)
+
+    drafting = ("--draft", "suffix", "--depth", "8")
+    folder = tmp_path / "cache" / "past"
+    with server(tmp_path, *drafting) as served:
+        text, few = asked(served)
+        assert served.end() == 0
+    assert not folder.exists()
+    with server(tmp_path, *drafting, "--remember") as served:
+        assert asked(served, seed=2)[0] != text
+        assert asked(served)[0] == text
+        assert served.end() == 0
+    [file] = folder.glob("*.tokens")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with server(tmp_path, *drafting, "--remember") as served:
+        again, many = asked(served)
+        assert again == text and many > 30 > few
+        file.unlink()
+        file.mkdir()
+        asked(served, seed=3)
+        assert served.end() == 0
+        wait_for(lambda: any(f"{file.name} is no file" in line for line in served.lines))
+
+
 @contextmanager
 def slots(model: Path, folder: Path, number: int = 2, **options: Any) -> Iterator[SlotPool]:
     """The slots of an engine; `KeptStates` fills them before and saves them behind."""

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from fakes.indexed import indexed
 from fakes.pilot import ChatPilot
 
 from localspec import load
@@ -89,7 +90,7 @@ def test_drafts_may_copy_from_texts_that_are_in_no_prompt(tmp_path: Path) -> Non
         async with app.run_test(size=(100, 40)) as pilot:
             await loaded(ChatPilot(app, pilot))
             engine = app.engine_thread.session.engine
-            [tokens] = engine.slots.own.loaded.drafters.sources.files
+            [tokens] = indexed(engine.drafter_set.earlier)
             assert engine.detokenize(tokens).strip().startswith("def main():")
 
     asyncio.run(body())

@@ -49,6 +49,25 @@ def test_the_default_model_is_that_of_the_session_or_the_last_one(home: Path, ca
     archive.close()
 
 
+def test_drafts_may_copy_from_earlier_conversations(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = Archive()
+    for number in range(3):
+        turns = [Turn("user", f"question {number}"), Turn("assistant", f"answer {number}")]
+        archive.save(archive.create("model", None), turns, turns[-1])
+    both = ["question 2", "answer 2"]
+    every = [f"{role} {number}" for number in range(3) for role in ("question", "answer")]
+    options = with_defaults(LaunchOptions(), archive)
+    assert [*options.load_options["earlier_texts"]] == every
+    monkeypatch.setattr("localspec_tui.default_options._MOST_LETTERS", 15)
+    assert [*with_defaults(LaunchOptions(), archive).earlier_texts] == both
+    archive.close()
+    private = Archive(private=True)
+    assert not with_defaults(LaunchOptions(private=True), private).earlier_texts
+    private.close()
+
+
 def on_disk(home: Path, *names: str) -> list[str]:
     """Paths of files that are there."""
     paths = [home / f"{name}.gguf" for name in names]

@@ -7,7 +7,8 @@ several machines. Edits and answers: once it copies after the longest match alon
 on behind differences (`drafters.passage`). In an edit a source file or JSON records are the prompt,
 and the edited ones the answer, in tokens of the target; answers are those that the target writes to
 prompts of `bench`. Chats: once without and once with earlier chats to copy from, alone and beside a
-draft model. The gain is what the second way saves; the interval is over texts.
+draft model; and all of them dealt out to several slots, which copy once from their own chats alone
+and once from those of all. The gain is what the second way saves; the interval is over texts.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from localspec.bench.experiments.simulated_drafter import COSTS
 from localspec.bench.prompt_sets import SETS, TERMINAL, bundled_tasks, default_sets, read_tasks
 from localspec.control.drafter_cost import DrafterCost
 from localspec.distillation.prompt_set import general_prompts, terminal_prompts
+from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
 from localspec.engine.prompt import Prompt
@@ -61,15 +63,48 @@ def played(
 
     beside: what a draft model said in these answers; without it no draft model is beside `suffix`.
     """
-    model = RecordedDrafter(_MODEL)
-    drafters: list[Drafter] = [suffix, model] if beside else [suffix]
-    simulation = Simulation(drafters, _step_costs(machine), {})
+    slot = _Slot(machine, suffix, has_model=bool(beside))
+    return [
+        slot.write(answer, beside[place] if beside else None)
+        for place, answer in enumerate(answers)
+    ]
+
+
+def played_in_slots(
+    machine: str,
+    answers: Sequence[RecordedAnswer],
+    beside: Sequence[Recording] = (),
+    *,
+    slots: int,
+    shared: bool,
+) -> list[float]:
+    """The seconds of each answer, where slots take turns; shared: they copy from each other."""
+    earlier = EarlierTexts()
+    every = [
+        _Slot(machine, Suffix(earlier=earlier if shared else None), has_model=bool(beside))
+        for _ in range(slots)
+    ]
     seconds = []
     for place, answer in enumerate(answers):
-        if beside:
-            model.record(beside[place])
-        seconds.append(SimulatedRun.of(simulation.run(answer)).seconds)
+        slot = every[place % slots]
+        seconds.append(slot.write(answer, beside[place] if beside else None))
+        earlier.add(answer.text)
     return seconds
+
+
+class _Slot:
+    """Drafters and what is known of them, from answer to answer."""
+
+    def __init__(self, machine: str, suffix: Suffix, *, has_model: bool) -> None:
+        self._model = RecordedDrafter(_MODEL)
+        drafters: list[Drafter] = [suffix, self._model] if has_model else [suffix]
+        self._simulation = Simulation(drafters, _step_costs(machine), {})
+
+    def write(self, answer: RecordedAnswer, drafted: Recording | None) -> float:
+        """The seconds of an answer. drafted: what the draft model said in it, if there is one."""
+        if drafted:
+            self._model.record(drafted)
+        return SimulatedRun.of(self._simulation.run(answer)).seconds
 
 
 def _step_costs(machine: str) -> StepCosts:
@@ -83,7 +118,7 @@ def _step_costs(machine: str) -> StepCosts:
 
 def _suffix(*, differences: bool = True, past: Sequence[Sequence[int]] = ()) -> Suffix:
     # No drafter may copy from the answers played before: some texts are edits of the same file.
-    return Suffix(differences=differences, past=past, max_replaced=0)
+    return Suffix(differences=differences, earlier=EarlierTexts(past), max_replaced=0)
 
 
 def _known(engine: Engine, texts: Iterable[EditedText], most: int) -> list[RecordedAnswer]:
@@ -178,13 +213,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--file", type=Path, help="of the chats' prompts, as for bench --prompts")
     parser.add_argument("--earlier", type=int, default=36, help="chats to copy from")
     parser.add_argument("--chats", type=int, default=40, help="other chats, to be measured")
+    parser.add_argument("--slots", type=int, default=4, help="to which chats are dealt out")
     parser.add_argument("--texts", type=int, default=40, help="the most edits of a kind")
     parser.add_argument("--tokens", type=int, default=256, help="the most of an answer")
     parser.add_argument("--long-tokens", type=int, default=1000, help="of a long answer")
     parser.add_argument("--costs", nargs="+", choices=COSTS, default=MACHINES, metavar="NAME")
     options = parser.parse_args()
-    if min(options.texts, options.chats) < 2 or options.earlier < 1:
-        parser.error("--texts and --chats must be 2 or more, --earlier 1 or more")
+    if min(options.texts, options.chats) < 2 or min(options.earlier, options.slots) < 1:
+        parser.error("--texts and --chats must be 2 or more, --earlier and --slots 1 or more")
     if min(options.tokens, options.long_tokens) < 1:
         parser.error("--tokens and --long-tokens must be 1 or more")
     return options
@@ -251,6 +287,16 @@ def _print_chats(gains: Gains, options: argparse.Namespace) -> None:
                         played(machine, _suffix(past=each), answers, beside) for each in ([], past)
                     )
                     title = f"chats at {temperature}, {drafters}"
+                    gains.print_row(title, answers, machine, before, after)
+                    if options.slots < 2:
+                        continue
+                    before, after = (
+                        played_in_slots(
+                            machine, answers, beside, slots=options.slots, shared=shared
+                        )
+                        for shared in (False, True)
+                    )
+                    title = f"{options.slots} slots at {temperature}, {drafters}"
                     gains.print_row(title, answers, machine, before, after)
 
 

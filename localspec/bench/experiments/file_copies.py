@@ -26,6 +26,7 @@ from localspec.bench.experiments.edited_texts import (
     edited_records,
 )
 from localspec.bench.experiments.simulated_drafter import COSTS
+from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
 from localspec.forecast.answers import RecordedAnswer
@@ -60,7 +61,7 @@ def _seconds(
     seconds = []
     for answer, each in zip(answers, files, strict=True):
         past = [engine.model.tokenize(text, add_special=False) for text in each]
-        seconds += played(machine, Suffix(past=past), [answer])
+        seconds += played(machine, Suffix(earlier=EarlierTexts(past)), [answer])
     return seconds
 
 
