@@ -10,12 +10,15 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 import localspec
+from localspec.conversation.thinking import thinking_switch
 from localspec.engine.media_marks import without_marks
 from localspec.errors import WorkerError
+from localspec.sampling.request_members import request_members
 from localspec.server.catalog import AnyModel, Catalog
 from localspec.server.embedding_model import EmbeddingModel
 from localspec.server.errors import ApiError, shutting_down
 from localspec.server.exchange import JsonAnswer, body_of, catalog_of, lease, switch_of
+from localspec.server.fields import Fields
 from localspec.server.metrics import timings
 from localspec.server.modalities import modalities_of
 from localspec.server.native_completion import MEDIA_MARKER
@@ -93,13 +96,24 @@ async def _props(request: Request) -> Response:
             "chat_template": model.chat_template or "",
             "bos_token": model.piece_text(model.bos) if model.bos >= 0 else "",
             "eos_token": model.piece_text(model.eos) if model.eos >= 0 else "",
+            "default_generation_settings": _usual(service),
             "localspec": {
                 "drafters": list(engine.drafter_set.names),
                 "no_drafter": engine.drafter_set.reason,
                 "notes": list(engine.notes),
+                "thinking": await asyncio.to_thread(thinking_switch, model.chat_template, {}),
             },
         }
     return JsonAnswer(found)
+
+
+def _usual(service: Service) -> dict[str, Any]:
+    """The settings of a text whose request says nothing, in llama-server's names."""
+    context = service.engine.context
+    settings = service.settings_of(Fields({}), max_tokens=context)
+    members = request_members(service.engine.slots.own.params(settings))
+    # Its words for a random seed, and for an answer as long as there is room.
+    return {"n_ctx": context, "params": {**members, "seed": -1, "n_predict": -1, "max_tokens": -1}}
 
 
 async def _slots(request: Request) -> Response:

@@ -203,6 +203,24 @@ def test_other_paths(served: Served) -> None:
     assert str(Path.home()) not in served.get("/props").text
 
 
+def test_props_say_what_holds_where_a_request_says_nothing(served: Served, strict: Served) -> None:
+    props = served.get("/props").json()
+    usual = props["default_generation_settings"]
+    body = {"prompt": "ls", "n_predict": 1}
+    settings = served.post("/completion", body).json()["generation_settings"]
+    assert settings["temperature"] == usual["params"]["temperature"] == pytest.approx(0.2)
+    assert {name: settings[name] for name in ("top_k", "top_p", "min_p")} == {
+        name: usual["params"][name] for name in ("top_k", "top_p", "min_p")
+    }
+    assert (usual["n_ctx"], usual["params"]["max_tokens"], usual["params"]["seed"]) == (
+        1024,
+        -1,
+        -1,
+    )
+    assert props["localspec"]["thinking"] is None
+    assert strict.get("/props").json()["localspec"]["thinking"] is True
+
+
 def test_what_a_client_sends_is_no_code_for_the_terminal(served: Served) -> None:
     odd = "\x1b[2J\nslot 9"
     tools = [{"type": odd}, {"type": "function", "name": "f"}]
