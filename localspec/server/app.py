@@ -51,7 +51,7 @@ from localspec.server.native_answer import NativeAnswer
 from localspec.server.ollama_chat import CHAT, GENERATE, NDJSON, OllamaForm, json_line
 from localspec.server.openai_chat import ChatRequest
 from localspec.server.openai_parts import token_count
-from localspec.server.page import page
+from localspec.server.page import page, page_paths
 from localspec.server.response_builder import ResponseBuilder
 from localspec.server.responses_items import item_page
 from localspec.server.responses_request import ResponsesRequest
@@ -78,7 +78,7 @@ def make_app(switch: ModelSwitch) -> Starlette:
     """The application of these models, without the guard."""
     app = Starlette(
         routes=[
-            Route("/", _page, methods=["GET"]),
+            *[Route(path, _page, methods=["GET"]) for path in page_paths()],
             Route("/v1/chat/completions", _chat, methods=["POST"]),
             Route("/chat/completions", _chat, methods=["POST"]),
             Route("/v1/completions", _completions, methods=["POST"]),
@@ -114,8 +114,8 @@ def make_app(switch: ModelSwitch) -> Starlette:
     return app
 
 
-async def _page(_request: Request) -> Response:
-    return page()
+async def _page(request: Request) -> Response:
+    return page(request.scope["path"])
 
 
 # What reads a body.

@@ -12,9 +12,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.server.errors import ApiError
 from localspec.server.log import log_refusal
+from localspec.server.page import page_paths
 
 # Anyone may ask whether the server is there, and see the page, which then asks for the key.
-_OPEN_PATHS = ("/", "/health", "/v1/health")
+_OPEN_PATHS = ("/health", "/v1/health", *page_paths())
 # The most bytes of the headers and the path of a request.
 MOST_HEADER_BYTES = 64 * 1024
 # What an answer says that a page may read too.

@@ -6,7 +6,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import JsonAnswer
 from localspec.server.guard import respond
-from localspec.server.page import page
+from localspec.server.page import page, page_paths
 
 # In how many seconds a client whose request was refused may ask again.
 _RETRY_SECONDS = 5
@@ -37,11 +37,10 @@ class LoadingApp:
 
     def _answer(self, scope: Scope) -> Response | None:
         if scope["method"] in ("GET", "HEAD"):
-            match scope["path"]:
-                case "/":
-                    return page()
-                case "/health" | "/v1/health":
-                    return JsonAnswer(self._health, status_code=503, headers=self._refusal.headers)
+            if (path := scope["path"]) in page_paths():
+                return page(path)
+            if path in ("/health", "/v1/health"):
+                return JsonAnswer(self._health, status_code=503, headers=self._refusal.headers)
         return None
 
     @property

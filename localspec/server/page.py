@@ -1,16 +1,19 @@
-"""Page: what a browser sees at /."""
+"""Page: what a browser sees at /, and the files that it is made of."""
 
+from functools import cache
 from pathlib import Path
 
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
-_PAGE = Path(__file__).with_name("page.html")
-# The page needs nothing from elsewhere, and no other page may frame it.
+_FOLDER = Path(__file__).with_name("static")
+_KINDS = {".css": "text/css", ".js": "text/javascript"}
+# The page needs nothing from elsewhere, no other page may frame it, and no text becomes HTML. After
+# an upgrade, no older file may run beside the new ones.
 _HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'"
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -18,6 +21,16 @@ _HEADERS = {
 }
 
 
-def page() -> Response:
-    """The page, which asks the other paths for everything else."""
-    return HTMLResponse(_PAGE.read_bytes(), headers=_HEADERS)
+@cache
+def page_paths() -> dict[str, Path]:
+    """The paths of the page, which need no key, and the files there."""
+    beside = {f"/static/{file.name}": file for file in _FOLDER.iterdir() if file.suffix in _KINDS}
+    return {"/": _FOLDER / "page.html", **beside}
+
+
+@cache
+def page(path: str) -> Response:
+    """The file at one of `page_paths`. The page asks the other paths for everything else."""
+    file = page_paths()[path]
+    kind = _KINDS.get(file.suffix, "text/html")
+    return Response(file.read_bytes(), headers=_HEADERS, media_type=kind)

@@ -1,10 +1,12 @@
 """A server with the bundled pair, for all tests of a process."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from anthropic import Anthropic
 from fakes import templates
+from fakes.browser import headless, open_files
 from fakes.served import Served, serving
 from fakes.tiny import write_tiny
 from openai import OpenAI
@@ -53,3 +55,19 @@ def alone(own_cache: None) -> Iterator[Engine]:
     """The same model, without a server and without drafters."""
     with localspec.load(draft="none", threads=1, context=1024) as engine:
         yield engine
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A browser that nobody sees."""
+    with headless() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Iterator[Any]:
+    """The page's files, without a server."""
+    page = browser.new_page()
+    open_files(page)
+    yield page
+    page.close()

@@ -15,6 +15,7 @@ from fakes.command_line import localspec
 from fakes.served import PATIENCE, free_port, health, starting, wait_for
 
 from localspec.server.address import Address
+from localspec.server.page import page_paths
 from localspec.server.run import listen
 
 # A server whose model never finishes loading.
@@ -63,6 +64,8 @@ def test_it_says_how_far_it_is() -> None:
         assert page.status_code == 200
         assert "<title>localspec</title>" in page.text
         assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+        for path in page_paths():
+            assert httpx.get(url + path).status_code == 200
 
 
 def test_every_other_request_is_told_to_come_again() -> None:
@@ -92,6 +95,8 @@ def test_every_other_request_is_told_to_come_again() -> None:
 def test_the_guard_stands_before_it() -> None:
     with loading(key="secret") as (url, _):
         assert httpx.get(f"{url}/v1/models").status_code == 401
+        assert {httpx.get(url + path).status_code for path in page_paths()} == {200}
+        assert httpx.get(f"{url}/static/other.js").status_code == 401
         given = {"x-api-key": "secret"}
         assert httpx.get(f"{url}/v1/models", headers=given).status_code == 503
         assert httpx.get(f"{url}/health", headers={"Host": "evil.example"}).status_code == 403

@@ -4,11 +4,11 @@ import shutil
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.browser import answered, opened
 from fakes.projectors import picture, tiny_projector
 from fakes.served import Served, free_port, health, serving, starting, wait_for
 from fakes.tiny import TURNS, write_tiny
@@ -16,18 +16,7 @@ from fakes.tiny_embedders import write_bert
 
 from localspec.models.bundled_files import bundled_files
 
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api")
-if BROWSER is None:
-    pytest.skip("there is no Chromium", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture
@@ -36,23 +25,6 @@ def page(browser: Any, served: Served) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 390, "height": 700})
     with opened(context, served) as page:
         yield page
-
-
-@contextmanager
-def opened(context: Any, served: Served) -> Iterator[Any]:
-    """The page, which is closed with its context."""
-    page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    elsewhere: list[str] = []
-    page.on("request", lambda request: elsewhere.append(request.url))
-    page.goto(served.url)
-    yield page
-    context.close()
-    # The browser itself reports refused requests.
-    assert not [line for line in said if "the server responded with" not in line]
-    assert all(url.startswith(served.url) for url in elsewhere if not url.startswith("data:"))
 
 
 def test_a_conversation(page: Any, served: Served) -> None:
@@ -320,11 +292,6 @@ def chips(page: Any, count: int) -> Any:
     found = page.locator("#images button")
     playwright.expect(found).to_have_count(count)
     return found
-
-
-def answered(page: Any) -> None:
-    page.locator("article.answer").last.get_by_text("tok/s").wait_for(timeout=60_000)
-    page.locator("#send", has_text="Send").wait_for(timeout=60_000)
 
 
 def test_images_are_chosen_pasted_and_dropped(eyes: Any, sent: list[Any]) -> None:

@@ -27,6 +27,7 @@ from localspec.server.constraint import MOST_GRAMMAR
 from localspec.server.errors import ApiError
 from localspec.server.exchange import body_of
 from localspec.server.guard import Guard
+from localspec.server.page import page_paths
 
 COMPLETIONS = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
 CHUNKED = COMPLETIONS + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -183,13 +184,21 @@ def test_no_answer_has_a_path_of_this_machine(served: Served) -> None:
             assert folder not in answer.text, (answer.url, folder)
 
 
-def test_the_page_needs_nothing_from_elsewhere_and_shows_texts_as_texts(served: Served) -> None:
-    answer = served.get("/")
-    policy = answer.headers["content-security-policy"]
-    for rule in ("default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'"):
-        assert rule in policy
-    assert "://" not in answer.text and "@import" not in answer.text
-    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+@pytest.mark.parametrize("path", page_paths())
+def test_the_page_needs_nothing_from_elsewhere_and_shows_texts_as_texts(
+    served: Served, path: str
+) -> None:
+    answer = served.get(path)
+    policy = answer.headers["content-security-policy"].split("; ")
+    assert {"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'"} <= {*policy}
+    # Nothing that is written into a page runs, and no text is taken for HTML.
+    assert {"script-src 'self'", "require-trusted-types-for 'script'"} <= {*policy}
+    assert "unsafe" not in answer.headers["content-security-policy"]
+    assert answer.headers["cache-control"] == "no-store"
+    if not path.endswith(".js"):
+        assert "://" not in answer.text
+    html = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "<style")
+    for word in (*html, "@import", "url(", " style=", " onclick=", 'setAttribute("on'):
         assert word not in answer.text
 
 
