@@ -7,7 +7,9 @@ from localspec.errors import ModelLoadError
 from localspec.gguf import long_rope
 from localspec.gguf.facts import Facts
 from localspec.gguf.kv_types import require_fits
+from localspec.gguf.mixed_texts import mixes_texts
 from localspec.gguf.projectors import ProjectorFile
+from localspec.gguf.reader import Header
 from localspec.llama.model_params import require_devices
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.context_limit import rope_notes, within_model
@@ -32,6 +34,10 @@ _REPRODUCIBLE = (
 _NO_FLASH = (
     "the passes of several texts are computed one after the other: without flash attention, each "
     "would be computed with the tokens of all"
+)
+_MIXED = (
+    "each text has a cache of its own, and the passes of several are computed one after the other: "
+    "llama.cpp computes several texts of {} models wrongly in one decode"
 )
 # Bytes that the first plan leaves free on GPUs, or in main memory without them, and those that
 # follow.
@@ -77,7 +83,7 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     layers, shared = facts.header.number("block_count") or 0, config.weights
     placement = shared.placement if shared else runtime.placement.for_layers(layers)
     runtime = replace(runtime, placement=placement)
-    texts = 1 if never_shares(runtime) else min(config.texts, MAX_TEXTS)
+    texts = 1 if never_shares(runtime, facts.header) else min(config.texts, MAX_TEXTS)
     projector, no_projector = find_projector(config.mmproj, facts.files[0])
     found, plan = plan_drafters(
         config.draft,
@@ -139,8 +145,13 @@ def load_plans(config: EngineConfig) -> Iterator[PlannedLoad]:
         yield planned
 
 
-def never_shares(runtime: RuntimeConfig) -> str | None:
-    """Why texts share no decode however much memory there is; None if they may."""
+def never_shares(runtime: RuntimeConfig, header: Header) -> str | None:
+    """Why texts share no decode however much memory there is; None if they may.
+
+    header: of the model.
+    """
+    if mixes_texts(header):
+        return _MIXED.format(header.architecture)
     if runtime.reproducible:
         return _REPRODUCIBLE
     return _NO_FLASH if runtime.flash is False else None

@@ -21,6 +21,7 @@ from localspec.errors import DrafterMismatchError, ModelLoadError
 from localspec.gguf.assistant import ASSISTANT
 from localspec.gguf.block_heads import DFLASH, DFLASH2, DSPARK
 from localspec.gguf.heads import MTP, Head
+from localspec.gguf.mixed_texts import mixes_texts
 from localspec.gguf.reader import Header
 from localspec.llama.devices import captures_graphs
 from localspec.llama.model import Model
@@ -164,7 +165,8 @@ class LoadedDrafter:
                     return place
         elif beside:
             return sequence_beside(beside, header).sequence
-        if (texts := target.context.params.texts) > 1:
+        texts = 1 if mixes_texts(header) else target.context.params.texts
+        if texts > 1:
             with suppress(ModelLoadError):  # without room for all of them, it grows later
                 return self._cache_for(texts, model, header, target, runtime)
         return self._cache_for(1, model, header, target, runtime)

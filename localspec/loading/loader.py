@@ -131,7 +131,7 @@ class LoadedModels:
     @property
     def never_shares(self) -> str | None:
         """Why texts share no decode however much memory there is; None if they may."""
-        return never_shares(self.runtime)
+        return never_shares(self.runtime, self.header)
 
     def new_target(self, n_ctx: int | None = None) -> KVSequence:
         """Make another cache of the target for one text; as `Slot.new_context`."""

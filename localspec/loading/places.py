@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from localspec.errors import DeviceError, ModelLoadError, WorkerError
 from localspec.gguf import long_rope
+from localspec.gguf.mixed_texts import mixes_texts
 from localspec.gguf.reader import Header, read_header
 from localspec.llama.head_context import HeadContext
 from localspec.llama.kv_cache import MAX_IDS, KVCache
@@ -162,6 +163,8 @@ def _sizes(context: KVCache[KVSequence], header: Header) -> ContextSizes:
 
 def most_texts(header: Header, n_ctx: int, branches: int) -> int:
     """How many texts of `n_ctx` tokens one cache holds at most, however much memory there is."""
+    if mixes_texts(header):
+        return 1
     rotated_alike = long_rope.most_texts(header, n_ctx) or MAX_TEXTS
     return min(MAX_TEXTS, MAX_IDS - branches, rotated_alike)
 

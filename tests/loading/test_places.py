@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import llama_cpp
 import pytest
+from fakes import architectures
 from fakes.pycode import load as load_pycode
 from fakes.tiny import write_tiny
 
@@ -16,12 +17,15 @@ from localspec import Engine, Session
 from localspec.conversation.events import Notice
 from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.gguf.check import check_generative
+from localspec.gguf.reader import Header
 from localspec.llama.context import Context
 from localspec.llama.context_params import ContextParams
 from localspec.llama.dry_run import ContextMemory, DryModel
 from localspec.llama.kv_cache import KVCache
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.loading import places
+from localspec.loading.config import RuntimeConfig
+from localspec.loading.load_plan import never_shares
 from localspec.memory.available import HOST, FreeMemory
 from localspec.memory.context_sizes import ContextSizes
 from localspec.utils.format import format_bytes
@@ -220,6 +224,44 @@ def test_reproducible_texts_run_one_after_the_other_and_that_is_said(load: Load)
         for session, lines in zip(sessions, ([], [note], [note]), strict=True):
             events = session.send("an")
             assert [each.line for each in events if isinstance(each, Notice)] == lines
+
+
+@pytest.mark.parametrize("arch", ["arwkv7", "plamo2"])
+def test_texts_that_the_library_would_mix_have_caches_of_their_own(
+    arch: str, tmp_path: Path
+) -> None:
+    model = architectures.write(arch, tmp_path / f"{arch}.gguf")
+    with (
+        load_pycode(model, "none", context=N_CTX, threads=1, texts=3) as engine,
+        ExitStack() as undo,
+    ):
+        assert engine.notes == ()
+        sessions = opened(engine, undo, 3)
+        assert [each.params.texts for each in contexts(sessions)] == [1] * 3
+        (note,) = engine.notes
+        assert "a cache of its own" in note
+        assert f"several texts of {arch} models wrongly" in note
+
+
+def test_drafters_whose_texts_would_be_mixed_have_caches_of_their_own(
+    path: Path, tmp_path: Path
+) -> None:
+    """Else a decode without the first text of the cache ended the process."""
+    drafter = architectures.write("plamo2", tmp_path / "plamo2.gguf")
+    with (
+        load_pycode(path, drafter, context=N_CTX, threads=1, texts=3) as engine,
+        ExitStack() as undo,
+    ):
+        opened(engine, undo, 3)
+        caches = [each.loaded.drafter_set.sequences["plamo2"].context for each in engine.slots.all]
+        assert [each.params.texts for each in caches] == [1] * 3
+        assert len(set(caches)) == 3
+
+
+@pytest.mark.parametrize("arch", ["arwkv7", "plamo2", "rwkv6qwen2", "rwkv6"])
+def test_why_texts_of_an_architecture_share_no_decode(arch: str) -> None:
+    why = never_shares(RuntimeConfig(), Header(3, {"general.architecture": arch}, ()))
+    assert (why is None) is (arch == "rwkv6")
 
 
 def test_what_is_lacking_on_a_gpu_is_named(
