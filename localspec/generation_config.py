@@ -208,9 +208,14 @@ def as_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
     match response_format:
         case {"type": "text"}:
             return {}
-        # llama-cpp-python's server and llama-server have a schema here, too.
-        case {"type": "json_object", "schema": Mapping() as schema} if schema:
-            return {"schema": schema}
+        # llama-cpp-python's server and llama-server have a schema here, too, and TGI has it as
+        # `value`: huggingface_hub sends every schema so.
+        case {"type": "json_object", "schema": given} | {
+            "type": "json_object",
+            "value": given,
+        } if given:
+            if isinstance(given, Mapping | str):
+                return {"schema": given}
         case {"type": "json_object"}:
             return {"schema": {"type": "object"}}
         case {"type": "json_schema", "json_schema": {"schema": Mapping() | str() as schema}} | {

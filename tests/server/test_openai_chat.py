@@ -156,6 +156,20 @@ def test_structured_output(client: OpenAI) -> None:
         assert isinstance(json.loads(free.choices[0].message.content), dict)
 
 
+@pytest.mark.parametrize("member", ["schema", "value"])
+def test_a_schema_beside_json_object_is_followed(client: OpenAI, member: str) -> None:
+    """llama-server has it as schema; TGI as value, which huggingface_hub makes of every schema."""
+    schema = {
+        "type": "object",
+        "properties": {"safe": {"enum": ["yes", "no"]}},
+        "required": ["safe"],
+        "additionalProperties": False,
+    }
+    wanted = {"type": "json_object", member: schema}
+    answer = ask(client, extra_body={"response_format": wanted}, temperature=0, max_tokens=90)
+    jsonschema.validate(json.loads(answer.choices[0].message.content), schema)
+
+
 @pytest.mark.parametrize(
     ("changed", "status", "said"),
     [
@@ -170,6 +184,11 @@ def test_structured_output(client: OpenAI) -> None:
         ({"max_tokens": 0}, 400, "max_tokens is 0"),
         ({"seed": 1.5}, 400, "seed is 1.5; it must be a whole number"),
         ({"response_format": {"type": "xml"}}, 400, "its type is text, json_object"),
+        (
+            {"response_format": {"type": "json_object", "value": 1}},
+            400,
+            '"json_object", "value": 1',
+        ),
         (
             {"response_format": {"type": "json_schema", "strict": True, "schema": None}},
             400,
