@@ -111,7 +111,8 @@ def too_long(
     what: of which lengths. tokens: of the prompt, if they were counted. option: for a larger
     context; None: there is none. Agents shorten their
     conversations at words of Anthropic's ("prompt is too long: 9000 tokens > 8191 maximum"), at
-    OpenAI's code, or at llama-server's type, and by its numbers.
+    OpenAI's code or, where they see no more than the message, as LiteLLM does, at OpenAI's words
+    ("this model's maximum context length is"), or at llama-server's type, and by its numbers.
     """
     members: JSON = {"type": "exceed_context_size_error", "n_ctx": context}
     if tokens is not None:
@@ -119,7 +120,8 @@ def too_long(
     return ApiError(
         400,
         f"prompt is too long: {what}; shorten it"
-        + (f", or start the server with a larger {option}" if option else ""),
+        + (f", or start the server with a larger {option}" if option else "")
+        + f" (this model's maximum context length is {context} tokens)",
         code="context_length_exceeded",
         members=members,
     )

@@ -265,7 +265,7 @@ def test_a_prompt_that_is_too_long_says_by_how_much(
     counted = error["n_prompt_tokens"]
     assert error["message"] == (
         f"prompt is too long: {counted} tokens > 1023 maximum; shorten it, or start the server "
-        "with a larger --ctx"
+        "with a larger --ctx (this model's maximum context length is 1024 tokens)"
     )
     if path == "/completion":
         asked = {"content": LONG, "add_special": True}
