@@ -86,12 +86,14 @@ class Answer(Closing, Iterator[Event]):
         self._first = first
         self._shorten = shorten
         self._late_notices = late_notices
+        # Tokens that stand were written with the budget of then, which ended their reasoning.
+        budget = turn.thinking_budget if turn.template else thinking_budget
         self._writer = AnswerWriter(
             self._model,
             Detokenizer(settings.stop),
             window.transcript.tags,
             thinking=window.thinking,
-            budget=thinking_budget if settings.is_free else None,
+            budget=budget if settings.is_free else None,
         )
         self._stop = StopFlag()
         self.stop_reason: StopReason | None = None
@@ -278,7 +280,8 @@ class Answer(Closing, Iterator[Event]):
         """Let an answer grow again. Its tokens are read once more for what they leave open.
 
         A part of a character, of a tag or of a stop string was text when it ended. What the user
-        has edited stays as it is, also where its tokens would spell it in another way.
+        has edited stays as it is, also where its tokens would spell it in another way; what is
+        there stays, also where a stop string is in it.
         """
         writer, tokens = self._writer, turn.written.tokens
         given, generated = tokens[: turn.edited], tokens[turn.edited :]
@@ -287,10 +290,8 @@ class Answer(Closing, Iterator[Event]):
             size = len(writer.text_of(generated))
             writer.give(TokenizedText(turn.raw[: len(turn.raw) - size], given))
             thought, said = turn.thought, turn.content[: len(turn.content) - size]
-        for token in generated:
-            split = writer.add(token, writer.detokenizer.push(self._model.piece(token)))
-            thought, said = thought + split.thought, said + split.said
-        turn.stop_reason, turn.thought, turn.content = None, thought, said
+        split = Split(thought, said).then(writer.take_up(generated))
+        turn.stop_reason, (turn.thought, turn.content) = None, split
 
     def _add_to_turn(self, split: Split) -> None:
         if self.turn is None:

@@ -118,6 +118,7 @@ class AnswerWriter:
         try:
             while not self.stop_reason:
                 if self.budget.is_spent():
+                    self.inserted += len(self.closing_tokens)
                     yield Written(None, self._close_thought())
                 part = start()
                 part.commit_at_most(self.budget.room)
@@ -155,6 +156,24 @@ class AnswerWriter:
         if self._splitter:
             self._splitter.end_reasoning()
 
+    def take_up(self, tokens: Sequence[int]) -> Split:
+        """Add generated tokens that stand already; returns their text.
+
+        What they leave open is held back again, but no stop string ends them. A closing tag that
+        was written in the model's place is apart from the text before it, as it was.
+        """
+        taken, rest = Split(), [*tokens]
+        while rest:
+            size = len(self.closing_tokens)
+            if self.budget.is_spent() and rest[:size] == self.closing_tokens:
+                split, rest = self._close_thought(), rest[size:]
+            else:
+                token = rest.pop(0)
+                text = self.detokenizer.push_standing(self._vocabulary.piece(token))
+                split = self.add(token, text)
+            taken = taken.then(split)
+        return taken
+
     def text_of(self, tokens: Sequence[int]) -> str:
         """The text of tokens that stand alone, whatever a stop string would hold back of it."""
         detokenizer = Detokenizer()
@@ -175,7 +194,6 @@ class AnswerWriter:
     def _close_thought(self) -> Split:
         """Write the closing tag in the model's place; returns the new text."""
         self.tokens += self.closing_tokens
-        self.inserted += len(self.closing_tokens)
         held = self._split(self.detokenizer.flush())
         return held.then(self._split(self._tags.ending if self._tags else ""))
 

@@ -41,6 +41,13 @@ class Detokenizer:
         """Add a token's bytes; returns the new text, which is empty after a stop string."""
         return self._release_certain(self._decoder.decode(piece))
 
+    def push_standing(self, piece: bytes) -> str:
+        """Add a token's bytes to a text that stands: a stop string in it does not end it.
+
+        One may begin in it, and is complete with what is pushed behind it.
+        """
+        return self._release(self._held + self._decoder.decode(piece))
+
     def flush(self) -> str:
         """The text that was held back, at the end; an incomplete character becomes U+FFFD."""
         released = self._release_certain(self._decoder.decode(b"", final=True))
@@ -50,12 +57,21 @@ class Detokenizer:
     def _release_certain(self, text: str) -> str:
         if self.stopped:
             return ""
-        text = self._held + text
-        found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
+        held, text = len(self._held), self._held + text
+        found = [
+            (at + len(stop), at)
+            for stop in self._stops
+            # None ends in what is held: that is no stop string, or it stands.
+            if (at := text.find(stop, max(0, held + 1 - len(stop)))) >= 0
+        ]
         if found:
             end, at = min(found)
             self.stop, self._held = text[at:end], ""
             return text[:at]
+        return self._release(text)
+
+    def _release(self, text: str) -> str:
+        """Hold back what may begin a stop string; returns the text before it."""
         certain = len(text) - self._possible_stop_length(text)
         self._held = text[certain:]
         return text[:certain]

@@ -47,14 +47,21 @@ def tiny(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
         engine.close()
 
 
-def stopped_after(answer: Answer, tokens: int) -> Turn:
-    """Stop an answer after so many tokens, in the middle of a step or not."""
+def left_after(answer: Answer, pieces: int) -> Turn:
+    """Stop an answer after so many of its pieces, in the middle of a step or not."""
     for count, _ in enumerate((each for each in answer if isinstance(each, Piece)), 1):
-        if count == tokens:
+        if count == pieces:
             break
     answer.close()
-    assert answer.turn and len(answer.turn.written.tokens) == tokens
+    assert answer.turn and answer.turn.stop_reason == "cancelled"
     return answer.turn
+
+
+def stopped_after(answer: Answer, tokens: int) -> Turn:
+    """Stop an answer after so many tokens."""
+    turn = left_after(answer, tokens)
+    assert len(turn.written.tokens) == tokens
+    return turn
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3", "qwen35"])
@@ -120,14 +127,46 @@ def test_reasoning_goes_on_too(tiny: Callable[..., Engine], tokens: int) -> None
     with Session(engine, thinking_budget=6, **options) as session:
         whole = session.send("ab").result()
     with Session(engine, thinking_budget=6, **options) as session:
-        answer = session.send("ab")
-        for count, _ in enumerate((each for each in answer if isinstance(each, Piece)), 1):
-            if count == tokens:
-                break
-        answer.close()
+        left_after(session.send("ab"), tokens)
         turn = session.continue_answer().result()
         assert (turn.raw, turn.thought, turn.content) == (whole.raw, whole.thought, whole.content)
         assert turn.written == whole.written
+
+
+@pytest.mark.parametrize("stop", ["\n", "think", ">", "\n\n", "\n\n{}"])
+@pytest.mark.parametrize(("temperature", "depth"), [(0, 3), (1, 0), (1, 3)])
+def test_a_stop_string_ends_nothing_in_a_closing_tag_that_was_inserted(
+    tiny: Callable[..., Engine], stop: str, temperature: float, depth: int
+) -> None:
+    """Nor does one begin in it: in the answer that was not stopped, the tag is apart from both."""
+    engine = tiny("llama", R1)
+    options = {"temperature": temperature, "seed": 3, "depth": depth, "thinking_budget": 4}
+    options |= {"ignore_eos": True, "max_tokens": 40}
+    with Session(engine, **options) as session:
+        stop = stop.format(session.send("ab").result().content[:4])
+    with Session(engine, stop=[stop], **options) as session:
+        whole = session.send("ab").result()
+    assert whole.content and stop in whole.raw
+    pieces = len(whole.written.tokens) - len(engine.model.spell_after("\n</think>\n\n"))
+    for count in range(1, pieces):
+        with Session(engine, stop=[stop], **options) as session:
+            turn = left_after(session.send("ab"), count)
+            session.continue_answer().result()
+            assert (turn.raw, turn.thought, turn.content, turn.written, turn.stop_reason) == (
+                whole.raw,
+                whole.thought,
+                whole.content,
+                whole.written,
+                whole.stop_reason,
+            )
+
+
+def test_what_stands_is_not_ended_by_a_new_stop_string(tiny: Callable[..., Engine]) -> None:
+    with Session(tiny(), temperature=0, ignore_eos=True, max_tokens=LENGTH) as session:
+        turn = left_after(session.send("ab"), 12)
+        content = turn.content
+        session.continue_answer(stop=[content[2:4]], max_tokens=LENGTH).result()
+        assert turn.content.startswith(content)
 
 
 def test_an_answer_is_refused_that_would_become_reasoning(tiny: Callable[..., Engine]) -> None:

@@ -26,9 +26,12 @@ def streamed(parts: Sequence[bytes], stop: Sequence[str]) -> tuple[list[str], De
     return [*(stream.push(part) for part in parts), stream.flush()], stream
 
 
-def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, bool]:
-    """The text before the stop that is complete first (of several, the longest)."""
-    for end in range(len(text) + 1):
+def cut_at_stop(text: str, stop: Sequence[str], *, standing: int = 0) -> tuple[str, bool]:
+    """The text before the stop that is complete first (of several, the longest).
+
+    standing: none may be complete within so many characters.
+    """
+    for end in range(standing + 1, len(text) + 1):
         begins = [end - len(each) for each in stop if text[:end].endswith(each)]
         if begins:
             return text[: min(begins)], True
@@ -100,6 +103,21 @@ def test_after_a_stop_nothing_comes() -> None:
     assert [stream.push(part) for part in (b"the e", b"nd", b" more")] == ["the ", "", ""]
     assert stream.stopped
     assert stream.flush() == ""
+
+
+@given(first=texts, more=texts, stop=stops, places=cuts)
+@example(first="€ab", more="c", stop=["ab", "€abc"], places=[])
+@example(first="€ab", more="b", stop=["ab", "€abc"], places=[])
+def test_what_stands_is_not_ended(
+    first: str, more: str, stop: list[str], places: list[int]
+) -> None:
+    """A stop string that is in it is text; one that ends behind it counts, wherever it begins."""
+    stream = Detokenizer(stop)
+    stood = [stream.push_standing(part) for part in pieces(first.encode(), places)]
+    assert "".join(stood) + stream.held == first and not stream.stopped
+    got = [*stood, *(stream.push(part) for part in pieces(more.encode(), places)), stream.flush()]
+    expected = cut_at_stop(first + more, stop, standing=len(first))
+    assert ("".join(got), stream.stopped) == expected
 
 
 def test_what_looked_like_a_stop_comes_late() -> None:
