@@ -5,12 +5,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 
 from localspec.conversation.answer_settings import settings_behind
 from localspec.conversation.answer_writer import AnswerWriter, Written
+from localspec.conversation.described import described_from
 from localspec.conversation.events import Dropped, Ended, Event, Gauge, Notice, Piece, Reading
 from localspec.conversation.incomplete_json import incomplete_json
 from localspec.conversation.reasoning import Split
 from localspec.conversation.turns import Conversation, TokenizedText, Turn
 from localspec.conversation.window import Window
 from localspec.engine.background import Background
+from localspec.engine.begun import Begun
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, StopReason, Token
 from localspec.engine.interruption import CLOSED, SWITCHED, InterruptedTextError, Interruption
@@ -102,6 +104,8 @@ class Answer(Closing, Iterator[Event]):
         self._lock = threading.Lock()
         self._generation: Generation | None = None
         self._running = self._run()
+        # How many tokens stand before those that a grammar describes.
+        self._described_from = 0
         if self.turn:
             self._take_up(self.turn)
 
@@ -224,6 +228,7 @@ class Answer(Closing, Iterator[Event]):
             stats=self._writer.counted,
             detokenizer=self._writer.detokenizer,
             cancelled=self._stop.is_set,
+            begun=Begun(self._writer.tokens[self._described_from :]),
         )
         return self._generation
 
@@ -284,6 +289,7 @@ class Answer(Closing, Iterator[Event]):
         there stays, also where a stop string is in it.
         """
         writer, tokens = self._writer, turn.written.tokens
+        self._described_from = described_from(turn, self._window, self.settings)
         given, generated = tokens[: turn.edited], tokens[turn.edited :]
         thought = said = ""
         if given:
@@ -301,8 +307,8 @@ class Answer(Closing, Iterator[Event]):
         self.turn.thought += split.thought
 
     def _shorter_window(self) -> Window | None:
-        """A shorter window for the next part; None where a grammar would have to continue."""
-        if self.turn is None or not self.settings.is_free:
+        """A shorter window for the next part; None where there is none."""
+        if self.turn is None:
             return None
         self._record_tokens()
         return self._shorten(self._window.behind(self.turn))

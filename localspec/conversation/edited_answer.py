@@ -1,5 +1,6 @@
 """Edited answer: the user's own text in place of an answer, from which the model goes on."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from localspec.conversation.reasoning import Splitter, Tags
@@ -70,16 +71,22 @@ def _reasoning_tokens(
     reasoning: str, written: TokenizedText, model: Model, tags: Tags
 ) -> list[int]:
     """The tokens of reasoning: those that it was generated with, as far as whole ones spell it."""
-    detokenizer, kept, text = Detokenizer(), list[int](), ""
-    for token in written.tokens:
-        if text == reasoning:
+    kept, text = beginning(reasoning, written.tokens, model, tags)
+    return [*kept, *text_tokens(reasoning.removeprefix(text), model.spell_after)]
+
+
+def beginning(text: str, tokens: Iterable[int], model: Model, tags: Tags) -> tuple[list[int], str]:
+    """The first of these tokens that spell a text as far as whole ones do, and what they spell.
+
+    None, and nothing, where they spell another text.
+    """
+    detokenizer, kept, spelled = Detokenizer(), list[int](), ""
+    for token in tokens:
+        if spelled == text:
             break
         # A tag may be a control token.
         tag = model.piece_text(token)
-        text += detokenizer.push(model.piece(token)) or (tag if tag in tags else "")
+        spelled += detokenizer.push(model.piece(token)) or (tag if tag in tags else "")
         kept.append(token)
-    text += detokenizer.flush()
-    if not reasoning.startswith(text):
-        kept, text = [], ""
-    rest = reasoning.removeprefix(text)
-    return [*kept, *text_tokens(rest, model.spell_after)]
+    spelled += detokenizer.flush()
+    return (kept, spelled) if text.startswith(spelled) else ([], "")

@@ -9,6 +9,7 @@ from weakref import finalize
 
 from localspec.conversation.answer import Answer, AsyncAnswer
 from localspec.conversation.answer_settings import config_of, settings_of, settings_of_question
+from localspec.conversation.described import described_from
 from localspec.conversation.edited_answer import edited_answer
 from localspec.conversation.events import Dropped, Event, Gauge, Notice
 from localspec.conversation.media_spans import Content
@@ -370,6 +371,7 @@ class Session(Closing):
             window = before.with_room(settings.max_tokens, drops=self.when_full == "drop")
             if unfinished:
                 require_same_settings(unfinished, window, budget)
+                described_from(unfinished, window, settings)  # raises if it cannot go on
             turn = unfinished or window.new_answer(settings.seed, budget)
             first: list[Event] = [*map(Notice, self._notices.new(window.transcript))]
             if window.dropped != before.dropped:

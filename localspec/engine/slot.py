@@ -10,6 +10,7 @@ from localspec.control.fixed_depth import FixedDepth
 from localspec.control.policies import deepest_draft
 from localspec.drafters.suffix import Suffix
 from localspec.drafters.text_drafter import TextDrafter
+from localspec.engine.begun import NOTHING_BEGUN, Begun, constraint_behind
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, Token
 from localspec.engine.interruption import Interruption
@@ -29,7 +30,6 @@ from localspec.loading.fingerprints import fingerprint
 from localspec.loading.invariant_widths import invariant_width
 from localspec.loading.loader import LoadedModels
 from localspec.sampling.params import SamplingParams
-from localspec.sampling.prefix import Constraint
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.drafter import HiddenReader
@@ -111,13 +111,15 @@ class Slot:
         cancelled: Callable[[], bool] = lambda: False,
         explain: Explain | None = None,
         policy: Policy | None = None,
+        begun: Begun = NOTHING_BEGUN,
     ) -> Generation:
         """Start a generation after these tokens; the slot's last generation is closed.
 
         stats, detokenizer: those of the earlier parts, for a text generated in several parts.
-        policy: None is the one that the settings ask for.
+        policy: None is the one that the settings ask for. begun: what at the end of the tokens is
+        of the text.
         """
-        sampler = self.sampler(settings, len(tokens))
+        sampler = self.sampler(settings, len(tokens), begun)
         self.stop()
         self.set_pass_width(settings)
         target, deepest = self.target, self._deepest(settings)
@@ -324,7 +326,9 @@ class Slot:
         self._set_width(self.target, settings)
         return self.target.n_ctx
 
-    def sampler(self, settings: GenerationConfig, prompt_tokens: int) -> Sampler:
+    def sampler(
+        self, settings: GenerationConfig, prompt_tokens: int, begun: Begun = NOTHING_BEGUN
+    ) -> Sampler:
         """The sampler of a generation. prompt_tokens: the length of its prompt."""
         endless = settings.ignore_eos or settings.min_tokens
         return Sampler(
@@ -332,7 +336,7 @@ class Slot:
             settings.verification.randomness(settings.seed),
             ends=self.target.model.end_tokens if endless else (),
             earliest_end=_NEVER if settings.ignore_eos else prompt_tokens + settings.min_tokens,
-            constraint=self._constraint(settings),
+            constraint=constraint_behind(settings, self.target.model, begun.described),
         )
 
     def params(self, settings: GenerationConfig) -> SamplingParams:
@@ -390,11 +394,3 @@ class Slot:
     def _set_width(self, context: KVSequence, settings: GenerationConfig) -> None:
         width = self.reproducible_width(settings) or InvariantWidth(1, 1.0)
         context.set_width(width.least_rows, is_uniform=width.is_uniform)
-
-    def _constraint(self, settings: GenerationConfig) -> Constraint | None:
-        compiled = settings.compiled_grammar()
-        if compiled is None:
-            return None
-        from localspec.llama.grammar import Grammar  # see GenerationConfig.compiled_grammar
-
-        return Grammar.begin(compiled, self.target.model)

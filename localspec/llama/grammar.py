@@ -1,7 +1,7 @@
 """Grammar: which tokens may come next in a text that must follow a grammar."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import ClassVar, cast
@@ -86,6 +86,17 @@ class Grammar:
             return self
         return Grammar(self._matcher, self._matcher.after(here, token))
 
+    def fitting(self, tokens: Sequence[int]) -> int:
+        """How many of these tokens may follow, in whatever tokens their text is spelled."""
+        return self._matcher.fitting(self._position, tokens)
+
+    def behind(self, tokens: Sequence[int]) -> "Grammar":
+        """The grammar after tokens that all are `fitting`: of a text that stands already."""
+        here = self._position
+        for token in tokens:
+            here = here and _Position(here.length + 1, here, token)
+        return Grammar(self._matcher, here)
+
 
 class _SharedMatcher:
     """llguidance's matcher, moved to the position that is asked about.
@@ -115,6 +126,13 @@ class _SharedMatcher:
                 self._masks.clear()
             self._after[position, token] = _Position(position.length + 1, position, token)
         return self._after[position, token]
+
+    def fitting(self, position: _Position | None, tokens: Sequence[int]) -> int:
+        """How many of these tokens may come at this position; none may after None."""
+        if position is None:
+            return 0
+        self._move_to(position)
+        return self._matcher.validate_tokens([*tokens])
 
     def mask(self, position: _Position | None) -> Mask:
         """(n_vocab,) whether each token may come at this position; none may after None."""

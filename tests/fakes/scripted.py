@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from fakes.machine import FakeClock
 
+from localspec.engine.begun import Begun
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation
 from localspec.engine.prompt import Wording
@@ -288,6 +289,7 @@ class ScriptedSlot:
         stats: Stats,
         detokenizer: Detokenizer,
         cancelled: Callable[[], bool],
+        begun: Begun,
     ) -> Generation:
         self.stop()
         self.started.append(settings)

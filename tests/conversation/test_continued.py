@@ -1,0 +1,165 @@
+"""What the tokens so far decide of an answer's rest goes on with it: its grammar."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fakes.pycode import load
+from fakes.templates import R1
+from fakes.tiny import TURNS, tiny_model, write_tiny
+
+from localspec.conversation.events import Dropped, Piece
+from localspec.conversation.session import Session
+from localspec.conversation.turns import Turn
+from localspec.engine.engine import Engine
+from localspec.errors import InvalidValueError
+
+EXACT = {"threads": 1, "context": 256, "kv_type": "f32", "drafter_kv_type": "f32"}
+GRAMMAR = 'root ::= "[" ("an" | "br") ("-" | " ") ("cs" | "et") ("," ("es" | "\\n" | "é")){4} "]"'
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "string", "maxLength": 3}},
+    "required": ["a", "b"],
+}
+CONSTRAINTS: dict[str, dict[str, Any]] = {
+    "grammar": {"grammar": GRAMMAR},
+    "schema": {"schema": SCHEMA},
+}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    """A drafter that is its target, so that many drafts are accepted."""
+    path = tiny_model("llama")
+    with load(path, path, **EXACT) as engine:
+        yield engine
+
+
+def stopped_after(session: Session, tokens: int) -> Turn:
+    """An answer that was left after so many of its tokens, in the middle of a step or not."""
+    answer = session.send("ab")
+    for count, _ in enumerate((each for each in answer if isinstance(each, Piece)), 1):
+        if count == tokens:
+            break
+    answer.close()
+    assert answer.turn
+    return answer.turn
+
+
+def whole_and_cut(engine: Engine, **options: Any) -> Iterator[tuple[Turn, Turn]]:
+    """An answer, and the same one, stopped after each of its tokens and continued."""
+    with Session(engine, **options) as session:
+        whole = session.send("ab").result()
+    for tokens in range(1, len(whole.written.tokens) + 1):
+        with Session(engine, **options) as session:
+            if stopped_after(session, tokens).stop_reason != "cancelled":
+                continue
+            yield whole, session.continue_answer().result()
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize(("temperature", "depth"), [(0, 0), (0, 3), (1, 0), (1, 3)])
+def test_a_grammar_goes_on_where_the_answer_was_stopped(
+    engine: Engine, constraint: str, temperature: float, depth: int
+) -> None:
+    options = {"temperature": temperature, "depth": depth, "seed": 5, "max_tokens": 60}
+    cuts = 0
+    for whole, turn in whole_and_cut(engine, **options, **CONSTRAINTS[constraint]):
+        assert whole.stop_reason == "eos"
+        assert (turn.written, turn.content, turn.stop_reason) == (
+            whole.written,
+            whole.content,
+            "eos",
+        )
+        cuts += 1
+    assert cuts > 9
+
+
+def test_a_grammar_goes_on_where_max_tokens_has_cut_the_answer_off(engine: Engine) -> None:
+    options = {"temperature": 0, "grammar": GRAMMAR}
+    with Session(engine, **options) as session:
+        whole = session.send("ab").result()
+    with Session(engine, max_tokens=3, **options) as session:
+        turn = session.send("ab").result()
+        while turn.stop_reason == "length":
+            session.continue_answer().result()
+        assert (turn.written, turn.stop_reason) == (whole.written, "eos")
+
+
+@pytest.mark.parametrize("text", ["[", "[an-c", "[br-et,\n,é", "[an-et,es,es,es,es]"])
+def test_a_grammar_goes_on_behind_what_the_user_has_written(engine: Engine, text: str) -> None:
+    with Session(engine, temperature=1, seed=2, grammar=GRAMMAR) as session:
+        session.send("ab").result()
+        session.edit_answer(1, text)
+        turn = session.continue_answer().result()
+        assert turn.content.startswith(text) and turn.stop_reason == "eos"
+        assert re.fullmatch(r"\[(an|br)[- ](cs|et)(,(es|\n|é)){4}\]", turn.content)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("an", "'an' cannot come at its beginning"),
+        ("[an-et,dn", "'dn' cannot come behind '[an-et,'"),
+        ("[an-et,es,es,es,es]!", "'!' cannot come behind '[an-et,es,es,es,es]'"),
+    ],
+)
+def test_an_answer_is_refused_that_is_no_beginning_of_its_grammar(
+    engine: Engine, text: str, place: str
+) -> None:
+    with Session(engine, temperature=0, grammar=GRAMMAR, max_tokens=8) as session:
+        session.send("ab").result()
+        turn = session.edit_answer(1, text)
+        before = (turn.raw, turn.written, turn.content)
+        with pytest.raises(
+            InvalidValueError, match="is no beginning of what the grammar"
+        ) as raised:
+            session.continue_answer()
+        assert place in str(raised.value) and "\n" not in str(raised.value)
+        assert (turn.raw, turn.written, turn.content, turn.stop_reason) == (*before, "edited")
+        session.switch(grammar=None, schema=SCHEMA)
+        with pytest.raises(InvalidValueError, match="what the schema describes"):
+            session.continue_answer()
+        session.switch(schema=None)
+        assert session.continue_answer().result().content.startswith(text)
+
+
+def test_a_grammar_describes_what_is_behind_reasoning_that_an_edit_has_kept(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = write_tiny(tmp_path_factory.mktemp("r1") / "r1.gguf", "llama", template=R1)
+    with load(path, "none", **EXACT) as engine, Session(engine, temperature=0) as session:
+        session.send("ab", max_tokens=5, ignore_eos=True).result()
+        turn = session.edit_answer(1, "[an-")
+        thought = turn.thought
+        session.switch(grammar=GRAMMAR)
+        assert thought and turn.raw != turn.content
+        for _ in range(3):
+            session.continue_answer(max_tokens=2).result()
+        session.continue_answer(max_tokens=60).result()
+        assert turn.stop_reason == "eos" and turn.thought == thought
+        assert turn.content.startswith("[an-") and len(turn.content.split(",")) == 5
+        with pytest.raises(InvalidValueError, match="no beginning"):
+            session.edit_answer(1, "<")
+            session.continue_answer()
+
+
+def test_a_grammar_goes_on_where_the_oldest_turns_are_dropped(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = write_tiny(
+        tmp_path_factory.mktemp("full") / "full.gguf", "llama", template=TURNS, context=96
+    )
+    grammar = 'root ::= "[" ("an" | "br"){22} "]"'
+    with (
+        load(path, "none", **{**EXACT, "context": 96}) as engine,
+        Session(engine, temperature=0, when_full="drop") as session,
+    ):
+        session.send("abcdef", max_tokens=12, ignore_eos=True).result()
+        answer = session.send("ab", grammar=grammar)
+        events = [*answer]
+        written = [number for number, each in enumerate(events) if isinstance(each, Piece)]
+        [dropped] = [number for number, each in enumerate(events) if isinstance(each, Dropped)]
+        assert written[0] < dropped < written[-1]
+        assert re.fullmatch(r"\[(an|br){22}\]", answer.text)
