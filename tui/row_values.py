@@ -5,8 +5,11 @@ SQLite keeps values of any type in any column, and disks change bits.
 
 import json
 import math
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
+
+from localspec.sampling.params import SamplerState
 
 # What a value that is something else raises while it is read.
 UNREADABLE = (
@@ -52,6 +55,15 @@ def moment_of(value: object) -> datetime:
     if not (math.isfinite(seconds) and 0 <= seconds < _LATEST):
         seconds = 0
     return datetime.fromtimestamp(seconds, UTC).astimezone()
+
+
+def state_of(value: object) -> SamplerState | None:
+    """The state of a sampler, as JSON; None for anything else."""
+    with suppress(*UNREADABLE):
+        sampler, state = json.loads(required_text(value))
+        if isinstance(state, float) and math.isfinite(state):
+            return SamplerState(required_text(sampler), state)
+    return None
 
 
 def tokens_of(value: Any) -> tuple[int, ...]:

@@ -81,6 +81,13 @@ _MEDIA = (
     END
     """,
 )
+# The states of samplers behind turns, as JSON; older versions know none.
+_SAMPLER_STATE = """
+    CREATE TABLE sampler_state (
+        turn INTEGER PRIMARY KEY REFERENCES turn ON DELETE CASCADE,
+        state TEXT NOT NULL
+    )
+    """
 _INDEXES = (
     "CREATE INDEX session_by_change ON session (changed)",
     "CREATE INDEX session_by_last ON session (last)",
@@ -108,7 +115,7 @@ def check(connection: sqlite3.Connection) -> None:
 
 def set_up(connection: sqlite3.Connection) -> None:
     """Create the tables in an empty file, and what a file of an older version lacks."""
-    if _has_media(connection):
+    if _is_complete(connection):
         return
     with transaction(connection):
         if _is_empty(connection):
@@ -116,15 +123,20 @@ def set_up(connection: sqlite3.Connection) -> None:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
-        if not _has_media(connection):  # another process may have created them meanwhile
+        # Another process may have created them meanwhile.
+        if not _has(connection, "media"):
             for statement in _MEDIA:
                 connection.execute(statement)
+        if not _has(connection, "sampler_state"):
+            connection.execute(_SAMPLER_STATE)
 
 
 def require_tables(connection: sqlite3.Connection) -> None:
     """Raises DamagedError if a table is another one, as after a change of the schema's bits."""
     found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
-    if not {_words(sql) for (sql,) in found}.issuperset(map(_words, (*TABLES, *_MEDIA))):
+    if not {_words(sql) for (sql,) in found}.issuperset(
+        map(_words, (*TABLES, *_MEDIA, _SAMPLER_STATE))
+    ):
         raise DamagedError("is damaged")
 
 
@@ -133,9 +145,13 @@ def _words(sql: str) -> tuple[str, ...]:
     return tuple(sql.split())
 
 
-def _has_media(connection: sqlite3.Connection) -> bool:
+def _is_complete(connection: sqlite3.Connection) -> bool:
+    return _has(connection, "media") and _has(connection, "sampler_state")
+
+
+def _has(connection: sqlite3.Connection, table: str) -> bool:
     found = connection.execute("SELECT name FROM sqlite_master")
-    return ("media",) in found.fetchall()
+    return (table,) in found.fetchall()
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:

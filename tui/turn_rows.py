@@ -10,7 +10,14 @@ from typing import NamedTuple, get_args
 from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
 from localspec_tui import media_rows
 from localspec_tui.origins import OriginSegment
-from localspec_tui.row_values import UNREADABLE, count_of, required_text, text_or, tokens_of
+from localspec_tui.row_values import (
+    UNREADABLE,
+    count_of,
+    required_text,
+    state_of,
+    text_or,
+    tokens_of,
+)
 
 INTERRUPTED = "interrupted"
 
@@ -18,7 +25,8 @@ INTERRUPTED = "interrupted"
 class SavedTurn(NamedTuple):
     """The columns of a turn that may change.
 
-    spelt, tokens: the answer's text and its tokens. origins: as JSON.
+    spelt, tokens: the answer's text and its tokens. origins, sampler_state: as JSON; the latter is
+    in a table of its own.
     """
 
     stop_reason: str | None
@@ -35,15 +43,21 @@ class SavedTurn(NamedTuple):
     template: str
     thinking_budget: int | None
     edited: int
+    sampler_state: str | None
 
 
-_NAMES = ("session", "key", "role", "before", *SavedTurn._fields)
+_CHANGING = SavedTurn._fields[:-1]
+_NAMES = ("session", "key", "role", "before", *_CHANGING)
 _BEFORE = "(SELECT number FROM turn WHERE session = :session AND key = :before)"
 _VALUES = ", ".join(_BEFORE if name == "before" else f":{name}" for name in _NAMES)
-_CHANGES = ", ".join(f"{name} = excluded.{name}" for name in SavedTurn._fields)
+_CHANGES = ", ".join(f"{name} = excluded.{name}" for name in _CHANGING)
 _UPSERT = (
     f"INSERT INTO turn ({', '.join(_NAMES)}) VALUES ({_VALUES}) "
     f"ON CONFLICT (session, key) DO UPDATE SET {_CHANGES}"
+)
+_SELECT = (
+    "SELECT turn.*, state AS sampler_state FROM turn "
+    "LEFT JOIN sampler_state ON turn = number WHERE session = ? ORDER BY number"
 )
 
 
@@ -84,6 +98,12 @@ def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: Sa
             for name, value in values.items()
         },
     )
+    row = "SELECT number FROM turn WHERE session = ? AND key = ?"
+    [(number,)] = connection.execute(row, [session, turn.key])
+    connection.execute("DELETE FROM sampler_state WHERE turn = ?", [number])
+    if columns.sampler_state:
+        statement = "INSERT INTO sampler_state (turn, state) VALUES (?, ?)"
+        connection.execute(statement, [number, columns.sampler_state])
     media_rows.insert(connection, session, turn)
 
 
@@ -103,7 +123,7 @@ def load_conversation(
     rows = connection.cursor()
     rows.row_factory = sqlite3.Row
     # In the order in which they were said, which is the order of variants too.
-    for row in rows.execute("SELECT * FROM turn WHERE session = ? ORDER BY number", [session]):
+    for row in rows.execute(_SELECT, [session]):
         before = turns.get(row["before"])
         try:
             turn = _turn(row)
@@ -172,6 +192,7 @@ def _columns(
         turn.template,
         turn.thinking_budget,
         turn.edited,
+        json.dumps(turn.sampler_state) if turn.sampler_state else None,
     )
 
 
@@ -201,4 +222,5 @@ def _turn(row: sqlite3.Row) -> Turn:
     with suppress(*UNREADABLE):  # without its tokens, the text is tokenized again
         turn.written = TokenizedText(required_text(row["spelt"]), tokens_of(row["tokens"]))
         turn.edited = count_of(row["edited"])
+        turn.sampler_state = state_of(row["sampler_state"])
     return turn

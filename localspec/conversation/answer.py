@@ -228,7 +228,7 @@ class Answer(Closing, Iterator[Event]):
             stats=self._writer.counted,
             detokenizer=self._writer.detokenizer,
             cancelled=self._stop.is_set,
-            begun=Begun(self._writer.tokens[self._described_from :]),
+            begun=Begun(self._writer.tokens[self._described_from :], self._writer.sampler_state),
         )
         return self._generation
 
@@ -290,6 +290,7 @@ class Answer(Closing, Iterator[Event]):
         """
         writer, tokens = self._writer, turn.written.tokens
         self._described_from = described_from(turn, self._window, self.settings)
+        writer.sampler_state = turn.sampler_state
         given, generated = tokens[: turn.edited], tokens[turn.edited :]
         thought = said = ""
         if given:
@@ -315,6 +316,7 @@ class Answer(Closing, Iterator[Event]):
 
     def _record_tokens(self) -> None:
         self._turn.raw, self._turn.written = self._writer.raw, self._writer.written
+        self._turn.sampler_state = self._writer.sampler_state
 
     def _finish(self, reason: StopReason) -> Split:
         """End the turn, once; return the text that was held back."""

@@ -10,6 +10,7 @@ from localspec.conversation.thinking_budget import ThinkingBudget
 from localspec.conversation.turns import TokenizedText
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, StopReason, Token
+from localspec.sampling.params import SamplerState
 from localspec.stats import Stats
 
 
@@ -50,8 +51,10 @@ class AnswerWriter:
     where it has been started already.
 
     tokens: the answer's token ids, those of a closing tag included, without the token that ended
-    it. inserted: how many of them are of a closing tag that was written here. raw: the whole text,
-    reasoning and tags included. stop_reason: why the answer has ended; None before its last token.
+    it. inserted: how many of them are of a closing tag that was written here. sampler_state: what
+    the tokens have made of mirostat's or adaptive-p's state, which begins anew behind such a tag;
+    None: it begins, or neither is on. raw: the whole text, reasoning and tags included.
+    stop_reason: why the answer has ended; None before its last token.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class AnswerWriter:
     ) -> None:
         self.detokenizer = detokenizer
         self.tokens: list[int] = []
+        self.sampler_state: SamplerState | None = None
         self.inserted = 0
         self.raw = ""
         self.stop_reason: StopReason | None = None
@@ -119,12 +123,14 @@ class AnswerWriter:
             while not self.stop_reason:
                 if self.budget.is_spent():
                     self.inserted += len(self.closing_tokens)
+                    self.sampler_state = None
                     yield Written(None, self._close_thought())
                 part = start()
                 part.commit_at_most(self.budget.room)
                 yield part
                 for token in part:
                     split = self.add(token.id, token.text)
+                    self.sampler_state = part.sampler_state
                     self.stop_reason = part.stop_reason or full()
                     yield Written(token, split)
                     if part.stop_reason is None and self.budget.is_spent():

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from localspec.conversation.media_spans import MediaSpan
 from localspec.errors import InvalidValueError
+from localspec.sampling.params import SamplerState
 from localspec.utils.option_types import require_kind, whole_number
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -36,10 +37,12 @@ class Turn:
     an opening reasoning tag; None if that is not known. switch: whether reasoning was switched on
     in that prompt; None if it cannot be switched, or is not known. template: the fingerprint of the
     chat template of that prompt; empty if that and the thinking budget are not known.
-    thinking_budget: the most tokens of reasoning; None: no limit. edited: how many tokens of
-    `written`, from the first, are a text that the user has edited. key: a unique id, for storage.
-    variant: the number, from 0, of an answer among the answers to one question. before: the turn
-    that this turn follows. after: the turns that follow this one.
+    thinking_budget: the most tokens of reasoning; None: no limit. sampler_state: what the tokens of
+    `written` have made of mirostat's or adaptive-p's state, with which the answer goes on; None: it
+    begins then. edited: how many tokens of `written`, from the first, are a text that the user has
+    edited. key: a unique id, for storage. variant: the number, from 0, of an answer among the
+    answers to one question. before: the turn that this turn follows. after: the turns that follow
+    this one.
 
     Raises InvalidValueError for an unknown role and a content that is no text.
     """
@@ -56,6 +59,7 @@ class Turn:
     switch: bool | None = None
     template: str = ""
     thinking_budget: int | None = None
+    sampler_state: SamplerState | None = None
     edited: int = 0
     media: tuple[MediaSpan, ...] = ()
     key: str = field(default_factory=lambda: uuid4().hex)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.llama.model import Model
+from localspec.sampling.params import SamplerState
 from localspec.sampling.prefix import Constraint
 from localspec.utils.format import excerpt
 from localspec.utils.option_names import option
@@ -14,10 +15,12 @@ from localspec.utils.option_names import option
 class Begun(NamedTuple):
     """What stands already of a text that goes on.
 
-    described: its tokens, as far as a grammar or schema describes them.
+    described: its tokens, as far as a grammar or schema describes them. sampler_state: what its
+    tokens have made of mirostat's or adaptive-p's state; None: it begins.
     """
 
     described: Sequence[int] = ()
+    sampler_state: SamplerState | None = None
 
 
 NOTHING_BEGUN = Begun()

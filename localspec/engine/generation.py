@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.interruption import Interruption, in_a_step
 from localspec.generation_config import GenerationConfig
+from localspec.sampling.params import SamplerState
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.emission import Emission
 from localspec.speculation.passes import Pass, Scores, direct
@@ -153,7 +154,8 @@ class Generation(Closing, Iterator[Token]):
     context size in tokens. steps: how steps are run. detokenizer: the one of the earlier parts, for
     a text generated in several parts. tokens: those generated so far. stats: their counts and
     times. stop_reason is None while the generation runs. interruption: what ended it, if that was
-    not its reader. on_end: called once, when the generation has ended.
+    not its reader. on_end: called once, when the generation has ended. sampler_state: that of
+    mirostat or adaptive-p behind the last of `tokens`; None: neither is on.
     """
 
     def __init__(
@@ -168,6 +170,7 @@ class Generation(Closing, Iterator[Token]):
     ) -> None:
         self.tokens: list[Token] = []
         self.stop_reason: StopReason | None = None
+        self.sampler_state: SamplerState | None = None
         self.stats = decoder.stats
         self.settings = settings
         self.prompt = list(decoder.text)
@@ -327,7 +330,7 @@ class Generation(Closing, Iterator[Token]):
     def _token(self, emission: Emission) -> Token:
         ends = self._vocabulary.ends_generation(emission.id)
         text = "" if ends else self.detokenizer.push(self._vocabulary.piece(emission.id))
-        self.stop_reason = self._reason(ends)
+        self.stop_reason, self.sampler_state = self._reason(ends), emission.state
         if self.stop_reason:
             text += self.detokenizer.flush()
         return Token(text, emission.id, emission.origin, emission.logprob, emission.top)

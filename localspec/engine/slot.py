@@ -337,6 +337,7 @@ class Slot:
             ends=self.target.model.end_tokens if endless else (),
             earliest_end=_NEVER if settings.ignore_eos else prompt_tokens + settings.min_tokens,
             constraint=constraint_behind(settings, self.target.model, begun.described),
+            earlier=begun.sampler_state,
         )
 
     def params(self, settings: GenerationConfig) -> SamplingParams:

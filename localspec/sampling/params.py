@@ -3,10 +3,21 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from localspec.errors import InvalidValueError
 from localspec.utils.option_types import type_fields
+
+
+class SamplerState(NamedTuple):
+    """What the tokens of a text so far have made of a sampler's state.
+
+    sampler: `mirostat` or `adaptive_p`. value: mirostat's most bits of information per token, or
+    adaptive-p's mean probability of what was drawn.
+    """
+
+    sampler: str
+    value: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +170,18 @@ class SamplingParams:
         if self.mirostat:
             return 2 * self.mirostat_tau
         return self.adaptive_target if self.adaptive_target >= 0 else None
+
+    @property
+    def stateful(self) -> str | None:
+        """The sampler with a state that is on, as in SamplerState; None: neither is."""
+        if self.first_state is None:
+            return None
+        return "mirostat" if self.mirostat else "adaptive_p"
+
+    def state_behind(self, earlier: SamplerState | None) -> float | None:
+        """The state with which a text goes on. earlier: what its tokens so far have made of it."""
+        goes_on = earlier is not None and earlier.sampler == self.stateful
+        return earlier.value if earlier and goes_on else self.first_state
 
     @property
     def window(self) -> int:

@@ -9,7 +9,7 @@ from localspec.sampling.block_maxima import Row
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.filters import distribution
 from localspec.sampling.noise import Noise, RandomSource
-from localspec.sampling.params import SamplingParams
+from localspec.sampling.params import SamplerState, SamplingParams
 from localspec.sampling.prefix import Constraint, Prefix
 from localspec.sampling.xtc import applies
 from localspec.utils.media import words_of
@@ -20,7 +20,8 @@ class Sampler:
     """Turns logits into a distribution, and samples tokens from it.
 
     ends: tokens that end a text; they are forbidden before position `earliest_end`.
-    constraint: which tokens may follow the prompt; None allows all.
+    constraint: which tokens may follow the prompt; None allows all. earlier: the state of mirostat
+    or adaptive-p that tokens of the text have left which are in the prompt.
     """
 
     params: SamplingParams
@@ -28,13 +29,15 @@ class Sampler:
     ends: Sequence[int] = ()
     earliest_end: int = 0
     constraint: Constraint | None = None
+    earlier: SamplerState | None = None
 
     def prefix(self, text: Sequence[int]) -> Prefix:
         """The prefix that consists of the prompt `text`; penalties read its words alone."""
         window = self.params.window
         words = words_of(text) if window else ()
         recent = tuple(words[-window:] if window > 0 else words)
-        return Prefix(len(text), window, recent, self.constraint, self.params.first_state)
+        state = self.params.state_behind(self.earlier)
+        return Prefix(len(text), window, recent, self.constraint, state)
 
     def distribution(self, logits: Row, prefix: Prefix) -> Distribution:
         """The distribution of the token after `prefix`. logits: (n,) float32, n <= n_vocab."""

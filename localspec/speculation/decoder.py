@@ -1,10 +1,11 @@
 """Decoder: the loop that drafts, verifies and commits."""
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from localspec.errors import LOST, DrafterMismatchError
+from localspec.sampling.params import SamplerState
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, ROOT, Draft, require_known, require_tree
@@ -306,14 +307,21 @@ class Decoder:
         tokens = [(int(draft.tokens[node]), name) for node in verdict.path]
         if verdict.token is not None:
             tokens.append((verdict.token, verdict.origin))
-        if not self.logprobs:
-            return [Emission(token, origin) for token, origin in tokens]
         nodes, top = (ROOT, *verdict.path), self.top_logprobs
+        if self.logprobs:
+            emissions = [
+                Emission.drawn(token, origin, rows.law(node), top)
+                if self.post_sampling_probs
+                else Emission.scored(token, origin, scores.logits[node + 1], top)
+                for (token, origin), node in zip(tokens, nodes, strict=False)
+            ]
+        else:
+            emissions = [Emission(token, origin) for token, origin in tokens]
+        if not (sampler := self.sampler.params.stateful):
+            return emissions
         return [
-            Emission.drawn(token, origin, rows.law(node), top)
-            if self.post_sampling_probs
-            else Emission.scored(token, origin, scores.logits[node + 1], top)
-            for (token, origin), node in zip(tokens, nodes, strict=False)
+            replace(each, state=SamplerState(sampler, rows.state_after(node, each.id)))
+            for each, node in zip(emissions, nodes, strict=False)
         ]
 
     def _commit(

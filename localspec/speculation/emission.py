@@ -9,6 +9,7 @@ import numpy as np
 from localspec.sampling.block_maxima import Row
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.filters import largest, logprobs
+from localspec.sampling.params import SamplerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +22,15 @@ class Emission:
         any filter), or of the one with which the samplers draw it; None unless log-probabilities
         were requested.
     top: the likeliest tokens with their log-probabilities, as many as were requested.
+    state: what the text up to the token has made of mirostat's or adaptive-p's state; None where
+        neither is on.
     """
 
     id: int
     origin: str
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
+    state: SamplerState | None = None
 
     @classmethod
     def scored(cls, token: int, origin: str, logits: Row, count: int) -> "Emission":

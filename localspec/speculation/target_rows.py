@@ -1,6 +1,7 @@
 """Target rows: the target's distributions behind the nodes of a draft, computed as a rule reads."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from localspec.errors import LocalspecError
 from localspec.sampling.distribution import Distribution
@@ -60,6 +61,12 @@ class TargetRows:
         of rejected branches have no part in it.
         """
         return self._then(path[-1] if path else ROOT, token)
+
+    def state_after(self, node: int, token: int) -> float:
+        """A sampler's state after a token behind a node that a rule has read."""
+        before = cast("float", self._prefix_at(node).state)
+        moved = self._read[node].state_after(token)
+        return before if moved is None else moved
 
     def _prefix_at(self, node: int) -> Prefix:
         if node not in self._prefixes:

@@ -1,4 +1,4 @@
-"""What the tokens so far decide of an answer's rest goes on with it: its grammar."""
+"""What the tokens so far decide of an answer's rest goes on with it: grammars, samplers' states."""
 
 import re
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from localspec.conversation.session import Session
 from localspec.conversation.turns import Turn
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError
+from localspec.sampling.params import SamplerState
 
 EXACT = {"threads": 1, "context": 256, "kv_type": "f32", "drafter_kv_type": "f32"}
 GRAMMAR = 'root ::= "[" ("an" | "br") ("-" | " ") ("cs" | "et") ("," ("es" | "\\n" | "é")){4} "]"'
@@ -26,6 +27,23 @@ CONSTRAINTS: dict[str, dict[str, Any]] = {
     "grammar": {"grammar": GRAMMAR},
     "schema": {"schema": SCHEMA},
 }
+
+
+STATEFUL: dict[str, dict[str, Any]] = {
+    "mirostat": {"mirostat": 1, "mirostat_tau": 1.0, "mirostat_eta": 0.5},
+    "mirostat 2.0": {"mirostat": 2, "mirostat_tau": 1.0, "mirostat_eta": 0.5},
+    "adaptive-p": {"adaptive_target": 0.3, "adaptive_decay": 0.9, "min_p": 0.0},
+}
+
+
+@pytest.fixture(scope="module")
+def leaning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """A target that finds some tokens likely, and a drafter that is another such model."""
+    folder = tmp_path_factory.mktemp("leaning")
+    form: dict[str, Any] = {"template": TURNS, "quantised": False, "leans": True}
+    path = write_tiny(folder / "target.gguf", "llama", **form)
+    with load(path, write_tiny(folder / "draft.gguf", "llama", seed=1, **form), **EXACT) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="module")
@@ -163,3 +181,71 @@ def test_a_grammar_goes_on_where_the_oldest_turns_are_dropped(
         [dropped] = [number for number, each in enumerate(events) if isinstance(each, Dropped)]
         assert written[0] < dropped < written[-1]
         assert re.fullmatch(r"\[(an|br){22}\]", answer.text)
+
+
+def assert_same_state(turn: Turn, whole: Turn) -> None:
+    """The same tokens, and the same state but for the digits of passes of other widths."""
+    assert turn.written == whole.written
+    assert turn.sampler_state and whole.sampler_state
+    assert turn.sampler_state.sampler == whole.sampler_state.sampler
+    assert turn.sampler_state.value == pytest.approx(whole.sampler_state.value, rel=1e-4)
+
+
+@pytest.mark.parametrize("sampler", STATEFUL)
+@pytest.mark.parametrize(("logprobs", "depth"), [(False, 0), (False, 3), (True, 3)])
+def test_the_state_of_a_sampler_goes_on(
+    leaning: Engine, sampler: str, logprobs: bool, depth: int
+) -> None:
+    options = {"temperature": 1, "seed": 11, "ignore_eos": True, "max_tokens": 24}
+    options |= {"depth": depth, "logprobs": logprobs, **STATEFUL[sampler]}
+    cuts = [*whole_and_cut(leaning, **options)]
+    assert len(cuts) == 24
+    for whole, turn in cuts:
+        assert_same_state(turn, whole)
+
+
+@pytest.mark.parametrize("sampler", STATEFUL)
+def test_the_state_of_a_sampler_is_the_one_behind_the_last_token(
+    leaning: Engine, sampler: str
+) -> None:
+    """However often the answer was cut off, or stopped in the middle of a step."""
+    options = {"temperature": 1, "seed": 4, "ignore_eos": True, **STATEFUL[sampler]}
+    with Session(leaning, depth=0, max_tokens=21, **options) as session:
+        whole = session.send("ab").result()
+    with Session(leaning, depth=3, max_tokens=7, **options) as session:
+        turn = session.send("ab").result()
+        for _ in range(2):
+            assert turn.sampler_state != whole.sampler_state
+            session.continue_answer().result()
+        assert_same_state(turn, whole)
+        edited = session.edit_answer(1, turn.content)
+        assert edited.sampler_state is None  # it begins anew behind what a user has written
+    with Session(leaning, temperature=0, max_tokens=4, **STATEFUL[sampler]) as session:
+        assert session.send("ab").result().sampler_state is None
+
+
+@pytest.mark.parametrize("sampler", STATEFUL)
+def test_the_state_of_another_sampler_is_none_of_ours(leaning: Engine, sampler: str) -> None:
+    options = {"temperature": 1, "seed": 4, "ignore_eos": True, "max_tokens": 8}
+    with Session(leaning, **options, **STATEFUL[sampler]) as session:
+        turn = session.send("ab").result()
+        turn.sampler_state = SamplerState("another", 0.5)
+        other = session.fork()
+        other.turns[1].sampler_state = None
+        session.continue_answer().result()
+        with other:
+            other.continue_answer().result()
+            assert other.turns[1].written == turn.written
+
+
+def test_the_state_begins_anew_behind_reasoning_that_was_ended(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = write_tiny(
+        tmp_path_factory.mktemp("r1") / "r1.gguf", "llama", template=R1, quantised=False
+    )
+    options = {"temperature": 1, "seed": 3, "ignore_eos": True, "max_tokens": 36, "depth": 3}
+    options |= {"thinking_budget": 5, **STATEFUL["mirostat 2.0"]}
+    with load(path, path, **EXACT) as engine:
+        for whole, turn in whole_and_cut(engine, **options):
+            assert_same_state(turn, whole)

@@ -43,6 +43,7 @@ def turn_fields(turn: Turn) -> tuple[object, ...]:
         turn.stop_reason,
         turn.seed,
         turn.thinking,
+        turn.sampler_state,
         turn.before and turn.before.key,
         [each.key for each in turn.after],
     )

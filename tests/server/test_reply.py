@@ -40,6 +40,8 @@ class Model:
 class Running:
     """A generation of all tokens of a vocabulary, one after the other."""
 
+    sampler_state = None
+
     def __init__(self, model: Model, count: int, stop: Sequence[str], ends: Any) -> None:
         self.stats, self.stop_reason, self.tokens = Stats(), None, list[Token]()
         self._model, self._count, self._detokenizer = model, count, Detokenizer(stop)

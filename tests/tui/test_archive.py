@@ -14,6 +14,7 @@ from fakes.saved_sessions import found_titles, query, save_session, titles, turn
 
 from localspec.conversation.turns import Conversation, TokenizedText, Turn
 from localspec.errors import InvalidValueError
+from localspec.sampling.params import SamplerState
 from localspec_tui import archive as archives
 from localspec_tui.archive import Archive
 from localspec_tui.session_settings import SessionSettings
@@ -64,6 +65,7 @@ def growing_tree(archive: Archive, key: str, size: int) -> tuple[Conversation, d
         if number % 2:
             seed = draw.getrandbits(64)
             turn = Turn("assistant", text, text[:5], text[5:], written, "some", "eos", seed)
+            turn.sampler_state = draw.choice([None, SamplerState("mirostat", 20 * draw.random())])
             turn.thinking, turn.switch = draw.choices([None, False, True], k=2)
             origins[turn.key] = [(text[:7], "suffix"), (text[7:], "plain")]
         conversation.add(turn)

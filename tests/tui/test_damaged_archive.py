@@ -28,18 +28,30 @@ def test_nothing_is_raised_that_would_close_the_chat() -> None:
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("role", "robot"), ("content", 5), ("key", b"\xff"), ("tokens", "[[[")],
+    [
+        ("role", "robot"),
+        ("content", 5),
+        ("key", b"\xff"),
+        ("tokens", "[[["),
+        ("sampler_state", '["mirostat", NaN]'),
+        ("sampler_state", "[5, 0.5]"),
+        ("sampler_state", b"\xff"),
+    ],
 )
 def test_only_the_damaged_turn_is_lost(tmp_path: Path, column: str, value: Any) -> None:
     file = tmp_path / "sessions.sqlite3"
     [key, *others] = written(file)
     with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute(f"UPDATE turn SET {column} = ? WHERE number = 2", [value])
+        if column == "sampler_state":
+            connection.execute("INSERT INTO sampler_state (turn, state) VALUES (2, ?)", [value])
+        else:
+            connection.execute(f"UPDATE turn SET {column} = ? WHERE number = 2", [value])
     with closing(Archive(file)) as archive:
         turns = [*archive.open(key).conversation.everything()]
         # Its type makes SQLite store 5 as a text, which is one.
-        lost = column == "role" or isinstance(value, bytes)
+        lost = column == "role" or (column == "key" and isinstance(value, bytes))
         assert len(turns) == (5 if lost else 6)
+        assert not any(turn.sampler_state for turn in turns)
         assert bool(archive.problem) == lost
         assert [turn.content for turn in turns if turn.role == "user"] == [
             f"{QUESTION} 0 {number}" for number in range(3)
