@@ -26,12 +26,18 @@ def settings_of_question(slot: Slot, options: GenerationOptions) -> GenerationCo
 
 
 def settings_of(settings: GenerationConfig, turn: Turn) -> GenerationConfig:
-    """The settings of an answer: its seed, and room behind what of it is not counted."""
-    kept = len(turn.written.tokens) if turn.stop_reason == "length" else turn.edited
+    """The settings of an answer: its seed, and room behind what of it is not counted.
+
+    Each time that `max_tokens` has cut it off, it has room for as many tokens again, also where it
+    was stopped before they were all written.
+    """
+    most, counted = settings.max_tokens, len(turn.written.tokens) - turn.edited
+    if turn.stop_reason != "length":
+        counted = max(0, counted - 1) // most * most
     return replace(
         settings,
         seed=settings.seed if turn.seed is None else turn.seed,
-        max_tokens=settings.max_tokens + kept,
+        max_tokens=most + turn.edited + counted,
     )
 
 

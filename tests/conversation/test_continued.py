@@ -224,6 +224,24 @@ def test_the_state_of_a_sampler_is_the_one_behind_the_last_token(
         assert session.send("ab").result().sampler_state is None
 
 
+@pytest.mark.parametrize("stopped", [9, 12, 15, 16])
+def test_what_was_cut_off_and_then_stopped_has_the_room_it_had(
+    engine: Engine, stopped: int
+) -> None:
+    with Session(engine, temperature=0, ignore_eos=True, max_tokens=8) as session:
+        turn = session.send("ab").result()
+        answer = session.continue_answer()
+        for _ in (each for each in answer if isinstance(each, Piece)):
+            if len(answer.origins) == stopped - 8:
+                break
+        answer.close()
+        assert (len(turn.written.tokens), turn.stop_reason) == (stopped, "cancelled")
+        session.continue_answer().result()
+        assert (len(turn.written.tokens), turn.stop_reason) == (16, "length")
+        session.continue_answer().result()
+        assert (len(turn.written.tokens), turn.stop_reason) == (24, "length")
+
+
 @pytest.mark.parametrize("sampler", STATEFUL)
 def test_the_state_of_another_sampler_is_none_of_ours(leaning: Engine, sampler: str) -> None:
     options = {"temperature": 1, "seed": 4, "ignore_eos": True, "max_tokens": 8}
