@@ -131,7 +131,8 @@ class Answer(Closing, Iterator[Event]):
 
     def __next__(self) -> Event:
         # A step keeps the model loaded.
-        with self._lock, self._slot.scheduled.step():
+        step = self._slot.scheduled.step()
+        with self._lock, step, step:
             try:
                 return next(self._running)
             except StopIteration:

@@ -233,7 +233,8 @@ class Generation(Closing, Iterator[Token]):
         if self.stop_reason:
             return None
         try:
-            with self._steps.step():
+            step = self._steps.step()
+            with step, step:
                 return self._timed(work)
         except BaseException:
             if not self._steps.in_step:  # else it has waited in vain for a step of another thread

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from localspec.llama.context import Context
+from localspec.llama.sequence import sequence_of
 from localspec.speculation.passes import WIDE, Pass, Scores
 
 # A pass is computed before others once so many rows were computed before it.
@@ -29,6 +30,11 @@ class PassRequest:
     @property
     def context(self) -> Context:
         return self.requested.sequence.context  # type: ignore[return-value]
+
+    @property
+    def text(self) -> list[int]:
+        """The tokens of the text so far, which a pass without a draft makes longer."""
+        return sequence_of(self.requested).tokens
 
     @property
     def rows(self) -> int:

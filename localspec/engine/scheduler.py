@@ -10,9 +10,8 @@ A decode also waits for threads that are about to begin a step, and for texts wh
 left with a token and usually comes back at once, at most for a small share of a decode's time.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import current_thread
+from contextlib import AbstractContextManager
+from threading import Thread, current_thread
 
 from localspec.control.row_budget import RowBudget
 from localspec.engine import meanwhile
@@ -49,29 +48,31 @@ class ScheduledText(TextSteps):
     def __init__(self, scheduler: "Scheduler") -> None:
         super().__init__()
         self.waited = 0.0
-        self.rows = scheduler.rows.new_share(lambda: scheduler.is_written(self))
         self._scheduler = scheduler
         self._left = float("-inf")
         self._away = 0.0
+        # Last, as policies of others ask about this text from here on.
+        self.rows = scheduler.rows.new_share(lambda: scheduler.is_written(self))
 
     def clock(self) -> float:
         """The time in seconds, without the time in which other texts were computed."""
         return running_clock() - self.waited
 
     def step(self) -> "_TextStep":
-        """Hold the scheduler's lock for a step of this text; steps may be nested."""
+        """Hold the scheduler's lock for a step of this text; steps may be nested.
+
+        Enter it twice, `with step, step:`. An interrupt at the first instruction of an exit leaves
+        the step to the other one.
+        """
         return _TextStep(self, self._scheduler)
 
     def left(self) -> None:
         """Note that the reader of this text goes away with a token."""
         self._left = running_clock()
 
-    @contextmanager
-    def between_steps(self) -> Iterator[None]:
+    def between_steps(self) -> AbstractContextManager[None]:
         """Hold the lock while this text is in no step of another thread."""
-        with self._scheduler.lock:
-            self._scheduler.wait_for_step(self)
-            yield
+        return self._scheduler.between_steps(self)
 
     def compute(self, requested: Pass) -> Scores:
         """Compute a pass, in a decode with passes of other texts where that is possible.
@@ -130,28 +131,40 @@ class ScheduledText(TextSteps):
 
 
 class _TextStep:
-    """A step of a text, as a `with` block. One is made for each token."""
+    """A step of a text, as a `with` block. One is made for each token.
 
-    __slots__ = ("_scheduler", "_text")
+    Entered twice it is one step: the second exit ends it where the first was interrupted.
+    """
+
+    __slots__ = ("_holds", "_scheduler", "_text")
 
     def __init__(self, text: ScheduledText, scheduler: "Scheduler") -> None:
-        self._text, self._scheduler = text, scheduler
+        self._text, self._scheduler, self._holds = text, scheduler, False
 
     def __enter__(self) -> None:
+        if self._holds:
+            return
+        thread, arriving = current_thread(), self._scheduler.arriving
         self._text.returned()
-        self._scheduler.arrive()
         try:
-            self._scheduler.enter(self._text)
+            try:
+                arriving.add(thread)
+                self._scheduler.lock.__enter__()
+                self._holds = True
+            finally:
+                arriving.discard(thread)
+            self._scheduler.enter(self._text, self)
         except BaseException:
-            self._scheduler.lock.__exit__()
+            self.__exit__()
             raise
 
     def __exit__(self, *_exc: object) -> None:
-        try:
+        if self._holds:
             self._text.left()
-            self._scheduler.exit(self._text)
-        finally:
-            self._scheduler.lock.__exit__()
+            self._scheduler.exit(self._text, self)
+            # Nothing can come between noting it and doing it.
+            release, self._holds = self._scheduler.lock.release, False
+            release()
 
 
 class Scheduler(StepLock):
@@ -166,7 +179,8 @@ class Scheduler(StepLock):
         self.rows = RowBudget()
         self.closed = False
         self._texts: list[ScheduledText] = []
-        self._waiting: list[PassRequest] = []
+        # The pass that each thread waits for.
+        self._waiting: dict[Thread, PassRequest] = {}
         self._decode_seconds = 0.0
         self._prompt_speed = PromptSpeed()
 
@@ -200,7 +214,7 @@ class Scheduler(StepLock):
 
     def is_written(self, text: ScheduledText) -> bool:
         """Whether a text is being generated: its thread is in a step, comes to one, or left now."""
-        arrives = text.thread in self._arriving
+        arrives = text.thread in self.arriving
         return text.in_step or arrives or text.left_within(self._decode_seconds)
 
     def quick_chunk(self) -> int:
@@ -213,21 +227,35 @@ class Scheduler(StepLock):
 
     def compute(self, requested: Pass) -> PassRequest:
         """Wait until a pass is computed, or compute it. The calling thread is in a step."""
-        request = PassRequest(requested)
-        self._waiting.append(request)
-        self._busy -= 1
+        request, thread = PassRequest(requested), current_thread()
         try:
+            self._waiting[thread] = request
             while not request.done:
                 patience = self._patience()
                 if self._busy:
                     self.lock.wait()
-                elif self._arriving or patience > 0:
-                    self.lock.wait(_ARRIVAL if self._arriving else patience)
+                elif self.arriving or patience > 0:
+                    self.lock.wait(_ARRIVAL if self.arriving else patience)
                 else:
                     self._decode_some()
         finally:
-            self._resume(request)
+            self._waiting.pop(thread, None)
         return request
+
+    @property
+    def _busy(self) -> set[Thread]:
+        """Threads in a step that do not wait, or have got their scores, which are to be read."""
+        return super()._busy - {thread for thread, each in self._waiting.items() if not each.done}
+
+    @property
+    def _requests(self) -> list[PassRequest]:
+        """The passes that are not computed yet, in the order of asking."""
+        return [each for each in self._waiting.values() if not each.done]
+
+    def exit(self, text: TextSteps, step: object) -> None:
+        """End a step, whatever of it had begun."""
+        self._waiting.pop(current_thread(), None)
+        super().exit(text, step)
 
     def _patience(self) -> float:
         """How many seconds the next decode should wait for texts that are between steps."""
@@ -237,52 +265,51 @@ class Scheduler(StepLock):
     def _decode_some(self) -> None:
         """Compute a decode, and hand out its scores."""
         chosen = self._chosen()
+        texts = [each.text for each in chosen]
+        lengths = [len(tokens) for tokens in texts]
         began = running_clock()
         try:
             rows = [each.rows for each in chosen]
             scores = chosen[0].context.decode([each.requested for each in chosen])
+            seconds = running_clock() - began
+            for request, each, own in zip(chosen, scores, rows, strict=True):
+                request.seconds = seconds * own / sum(rows)
+                narrow = sum(rows) - own <= _FEW_ROWS * (len(chosen) - 1)
+                request.texts = len(chosen) if narrow else 0
+                request.scores = each  # the last: from here on its thread is busy
         except Exception as error:
             self._blame(chosen, error)
             return
-        seconds = running_clock() - began
+        except BaseException:
+            # This thread is interrupted: the others' passes are computed again.
+            for request, tokens, length in zip(chosen, texts, lengths, strict=True):
+                if not request.done:
+                    del tokens[length:]
+            raise
+        self.lock.notify_all()
         self._decode_seconds += _NEWEST * (seconds - self._decode_seconds)
         if rows[0] >= WIDE:
             self._prompt_speed.learn(chosen[0].context.model.size, sum(rows), seconds)
-        for request, each, own in zip(chosen, scores, rows, strict=True):
-            request.scores, request.seconds = each, seconds * own / sum(rows)
-            narrow = sum(rows) - own <= _FEW_ROWS * (len(chosen) - 1)
-            request.texts = len(chosen) if narrow else 0
-        self._hand_out(chosen)
-        for request in self._waiting:
+        for request in self._requests:
             request.rows_before += sum(rows)
 
     def _blame(self, chosen: list[PassRequest], error: Exception) -> None:
         """A decode has failed: it belongs to one text only if that was alone in it."""
         if len(chosen) == 1:
             chosen[0].error = error
-            self._hand_out(chosen)
+            self.lock.notify_all()
         for request in chosen:
             request.alone = True
-
-    def _hand_out(self, chosen: list[PassRequest]) -> None:
-        for request in chosen:
-            self._resume(request)
-        self.lock.notify_all()
-
-    def _resume(self, request: PassRequest) -> None:
-        """The thread of a request goes on."""
-        if request in self._waiting:
-            self._waiting.remove(request)
-            self._busy += 1
 
     def _chosen(self) -> list[PassRequest]:
         """The passes of the next decode.
 
         Passes of small models come first, so that texts which draft reach the target together.
         """
-        first = min(self._waiting, key=lambda each: each.urgency)
+        requests = self._requests
+        first = min(requests, key=lambda each: each.urgency)
         context, chosen = first.context, [first]
-        for request in self._waiting:
+        for request in requests:
             if (
                 request is not first
                 and request.context is context

@@ -15,6 +15,7 @@ from localspec.engine.pass_request import PassRequest
 from localspec.engine.scheduler import Scheduler
 from localspec.errors import LocalspecError
 from localspec.speculation.passes import Pass
+from localspec.utils.fair_lock import FairLock
 
 REPEATED = range(8)
 TEXTS = 4
@@ -79,7 +80,7 @@ def test_a_text_beside_many_rows_of_others_is_told_none(scheduler: Scheduler) ->
 def test_each_text_pays_for_its_rows(scheduler: Scheduler, clock: FakeClock) -> None:
     context = FakeContext(seconds=8.0, clock=clock)
     texts = [PassRequest(Pass(FakeSequence(context), [7] * rows)) for rows in (1, 3)]  # type: ignore[arg-type]
-    scheduler._waiting += texts
+    scheduler._waiting = {threading.Thread(): text for text in texts}
     scheduler._decode_some()
     assert [each.seconds for each in texts] == [2.0, 6.0]
 
@@ -400,7 +401,7 @@ def test_a_step_that_waits_lets_the_others_compute(scheduler: Scheduler) -> None
 def test_an_interrupt_before_a_step_leaves_the_lock_free(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(_text: object) -> None:
+    def interrupted(*_step: object) -> None:
         raise KeyboardInterrupt
 
     text = scheduler.new_text()
@@ -658,17 +659,19 @@ def test_the_waiting_is_not_the_text_s_own_time(scheduler: Scheduler) -> None:
 # Mistakes planted in the code.
 
 
-def counts_nobody(self: Scheduler, chosen: list[object]) -> None:
-    """Hands out scores, and does not wait until they are read."""
-    self._waiting = [each for each in self._waiting if each not in chosen]
-    self.lock.notify_all()
-
-
 def test_a_decode_beside_unread_scores_is_caught(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Scheduler, "_hand_out", counts_nobody)
-    monkeypatch.setattr(Scheduler, "_resume", lambda self, request: None)
+    take_again = FairLock._take_again
+
+    def late(self: FairLock, held: list[object]) -> None:
+        sleep(0.002)
+        take_again(self, held)
+
+    # Who waits comes late to its scores, which does no harm as long as that is waited for.
+    monkeypatch.setattr(FairLock, "_take_again", late)
+    test_scores_are_read_before_the_next_decode(scheduler)
+    monkeypatch.setattr(Scheduler, "_busy", property(lambda self: set()))
     monkeypatch.setattr("fakes.company.PATIENCE", 1.0)
     with pytest.raises(AssertionError):
         test_scores_are_read_before_the_next_decode(scheduler)

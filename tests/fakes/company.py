@@ -28,6 +28,7 @@ class FakeSequence:
 
     def __init__(self, context: "FakeContext") -> None:
         self.context = context
+        self.tokens: list[int] = []
 
 
 class FakeContext:
@@ -104,7 +105,8 @@ class Writer:
 
     def write(self, tokens: Sequence[int], rows: int = 1, reading: float = 0.0) -> None:
         for token in tokens:
-            with self.scheduled.step():
+            step = self.scheduled.step()
+            with step, step:
                 self.compute(token, rows, reading)
             self.steps += 1
 
