@@ -4,7 +4,6 @@ The calling thread computes the target's pass, and the drafter's own thread comp
 drafter until that is done. Neither holds Python's lock while the library computes.
 """
 
-from threading import Event
 from typing import cast
 
 from localspec.llama.sequence import KVSequence
@@ -21,18 +20,19 @@ def compute(requested: Pass) -> Scores:
     thread = cast(KVSequence, first.sequence).model.thread if first else None
     if passes is None or first is None or thread is None:
         return direct(requested)
-    is_done = Event()
+    # An event's lock could stay locked behind an interrupt.
+    is_done: list[bool] = []
     task = thread.task(lambda: _compute_until(is_done, passes, first))
     try:
         task.submit()
         scores = direct(requested)
     finally:
-        task.wait(is_done.set)
+        task.wait(lambda: is_done.append(True))
     task.result()
     return scores
 
 
-def _compute_until(is_done: Event, passes: Passes[None], requested: Pass) -> None:
+def _compute_until(is_done: list[bool], passes: Passes[None], requested: Pass) -> None:
     """Compute passes, the first one in any case, until the target's is done or they end."""
     try:
         while True:
@@ -42,7 +42,7 @@ def _compute_until(is_done: Event, passes: Passes[None], requested: Pass) -> Non
                 requested = passes.throw(error)
                 continue
             requested = passes.send(scores)
-            if is_done.is_set():
+            if is_done:
                 return
     except StopIteration:
         return

@@ -3,30 +3,41 @@
 The library's OpenMP keeps a team of worker threads for each thread that decodes. As soon as the
 teams together have more threads than the machine has cores, they no longer wait actively for each
 other, and a pass takes a fifth longer. One thread that decodes for all others needs one team.
+
+Python's own thread pools, events and futures take locks of Python code, which Ctrl-C in the main
+thread may leave locked for ever. Here all that a thread waits for is set by a single call of C.
 """
 
+import _thread
+import atexit
+import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, TypeVar
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+from weakref import finalize
 
 from localspec.llama import openmp
 
 _Result = TypeVar("_Result")
-_NAME = "localspec-compute"
-_threads: list[ThreadPoolExecutor] = []
+_Work = Callable[[], object]
+_threads: list["OwnThread"] = []
+# Those of all threads that compute.
+_idents: set[int] = set()
 
 
 def start() -> None:
     """From now on, `run` uses the compute thread; the calling thread gives up its own team."""
     if not _threads:
-        _threads.append(ThreadPoolExecutor(1, _NAME))
+        _threads.append(OwnThread())
         openmp.give_up_team()
 
 
 def is_current() -> bool:
     """Whether the calling thread is one that computes, for which another one waits."""
-    return threading.current_thread().name.startswith(_NAME)
+    return threading.get_ident() in _idents
 
 
 def run(compute: Callable[[], _Result], own: "OwnThread | None" = None) -> _Result:
@@ -36,54 +47,117 @@ def run(compute: Callable[[], _Result], own: "OwnThread | None" = None) -> _Resu
     not be used while it computes.
     """
     if own:
-        return compute() if own.is_current else Task(compute, own.pool).result()
+        return compute() if own.is_current else own.task(compute).result()
     if not _threads:
         return compute()
-    return Task(compute, _threads[0]).result()
+    return _threads[0].task(compute).result()
 
 
-class OwnThread:
+class OwnThread(Executor):
     """A thread that computes for one model, while other threads compute for others.
 
-    It computes all passes of the model, so that these have one team of worker threads.
+    It computes all passes of the model, so that these have one team of worker threads. It ends with
+    `close`, when nothing refers to it, and with the interpreter.
     """
 
     def __init__(self) -> None:
-        self.pool = ThreadPoolExecutor(1, f"{_NAME}-own", self._begin)
-        self._ident: int | None = None
+        self._work = _Works()
+        finalize(self, self._work.end).atexit = False
+        atexit.register(self._work.end)
+        _thread.start_new_thread(self._work.do, ())
 
     @property
     def is_current(self) -> bool:
         """Whether it is the calling thread."""
-        return threading.get_ident() == self._ident
+        return threading.get_ident() == self._work.ident
 
     def task(self, compute: Callable[[], _Result]) -> "Task[_Result]":
         """A computation for this thread."""
-        return Task(compute, self.pool)
+        return Task(compute, self._work)
+
+    def submit(  # type: ignore[override]
+        self, compute: Callable[..., _Result], /, *arguments: Any
+    ) -> Future[_Result]:
+        """Let the thread run it, as executors do; not for a thread that may be interrupted."""
+        future: Future[_Result] = Future()
+
+        def work() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(compute(*arguments))
+                except BaseException as error:
+                    future.set_exception(error)
+
+        self._work.put(work)
+        return future
 
     def close(self) -> None:
         """End the thread, and with it its team."""
-        self.pool.shutdown()
+        self._work.end()
 
-    def _begin(self) -> None:
-        self._ident = threading.get_ident()
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """As `close`, which waits in any case."""
+        self.close()
+
+
+class _Works:
+    """What a thread has to do; the thread refers to this only. ident: the thread's."""
+
+    def __init__(self) -> None:
+        self.ident: int | None = None
+        self._queue: SimpleQueue[_Work | None] = SimpleQueue()
+        self._has_ended = threading.Lock()
+        self._has_ended.acquire()
+        self._ends = False
+        self._process = os.getpid()
+
+    def put(self, work: _Work) -> None:
+        """Let the thread do it; where that has ended, do it here."""
+        self._queue.put(work)
+        if self._ends:
+            with self._has_ended, suppress(Empty):
+                while True:
+                    if left := self._queue.get_nowait():
+                        left()
+
+    def end(self) -> None:
+        """End the thread when it has done what was put before; wait for that."""
+        atexit.unregister(self.end)
+        self._ends = True
+        self._queue.put(None)
+        # A process that was forked does not have the thread.
+        if self.ident != threading.get_ident() and os.getpid() == self._process:
+            with self._has_ended:
+                pass
+
+    def do(self) -> None:
+        """Do what is put; called in the thread."""
+        self.ident = threading.get_ident()
+        _idents.add(self.ident)
+        try:
+            while work := self._queue.get():
+                work()
+                del work
+        finally:
+            _idents.discard(self.ident)
+            self.ident = None
+            self._has_ended.release()
 
 
 class Task(Generic[_Result]):
     """A computation in a thread, which runs once although it may be submitted twice."""
 
-    def __init__(self, compute: Callable[[], _Result], pool: ThreadPoolExecutor) -> None:
-        self.ended = threading.Event()
-        self._compute = compute
-        self._pool = pool
-        self._future: Future[_Result] | None = None
+    def __init__(self, compute: Callable[[], _Result], works: _Works) -> None:
+        self._ended = threading.Lock()
+        self._ended.acquire()
+        self._compute, self._works = compute, works
+        self._has_begun = False
+        self._found: list[_Result] = []
+        self._error: BaseException | None = None
 
     def submit(self) -> None:
         """Let the thread run it; where that has ended, run it here."""
-        try:
-            self._pool.submit(self.run)
-        except RuntimeError:  # the interpreter ends: thread pools already have
-            self.run()
+        self._works.put(self.run)
 
     def wait(self, before: Callable[[], object] = lambda: None) -> None:
         """Wait for the end; an interrupt is raised after it. before: called first in any case."""
@@ -91,9 +165,10 @@ class Task(Generic[_Result]):
         while True:
             try:
                 before()
-                while not self.ended.is_set():
+                if self._ended.locked():
                     self.submit()
-                    self.ended.wait()
+                    with self._ended:
+                        pass
                 break
             except BaseException as raised:
                 interrupt = raised
@@ -102,18 +177,22 @@ class Task(Generic[_Result]):
 
     def run(self) -> None:
         """Compute; called in the thread only."""
-        if self._future is not None:
+        if self._has_begun:
             return
-        self._future = Future()
+        self._has_begun = True
         try:
-            self._future.set_result(self._compute())
+            self._found.append(self._compute())
         except BaseException as error:
-            self._future.set_exception(error)
+            self._error = error
         finally:
-            self.ended.set()
+            self._ended.release()
 
     def result(self) -> _Result:
         """Wait for the result; raises what the computation raised."""
         self.wait()
-        assert self._future is not None
-        return self._future.result()
+        if self._error is None:
+            return self._found[0]
+        try:
+            raise self._error
+        finally:
+            self._error = None  # its traceback refers to this

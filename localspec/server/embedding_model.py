@@ -153,7 +153,7 @@ class EmbeddingModel:
     async def _own(self, work: Callable[[], _Result]) -> _Result:
         if self._stopped.is_set():
             raise shutting_down()
-        job = asyncio.get_running_loop().run_in_executor(self._thread.pool, work)
+        job = asyncio.get_running_loop().run_in_executor(self._thread, work)
         stopped = asyncio.create_task(self._stopped.wait())
         try:
             both: list[asyncio.Future[Any]] = [job, stopped]
@@ -209,5 +209,5 @@ class EmbeddingModel:
 
     def _run_down(self) -> None:
         if not self._active and self._embedder:
-            self._thread.pool.submit(self._unload)
+            self._thread.submit(self._unload)
             log.info("%s is unloaded", self.name)

@@ -7,6 +7,7 @@ from time import sleep
 
 import numpy as np
 import pytest
+from fakes.interrupts import each_interrupt
 
 from localspec.llama import compute_thread
 from localspec.llama.model import Model
@@ -168,3 +169,17 @@ def test_an_interrupt_of_what_comes_before_waiting_ends_nothing_early(
     with pytest.raises(KeyboardInterrupt):
         task.wait(tell)
     assert ended.is_set() and told == 2
+
+
+def test_an_interrupt_anywhere_leaves_the_thread_working(own: compute_thread.OwnThread) -> None:
+    """Also in Python's own code, whose locks would stay locked for the next computation."""
+    files = ("llama/compute_thread.py", "concurrent/futures/thread.py", "threading.py")
+
+    def compute() -> None:
+        told: list[bool] = []
+        task = own.task(threading.get_ident)
+        task.submit()
+        task.wait(lambda: told.append(True))
+        assert compute_thread.run(threading.get_ident, own) == task.result() and told
+
+    assert len([*each_interrupt(compute, files)]) > 10
