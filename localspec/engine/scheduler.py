@@ -87,7 +87,12 @@ class ScheduledText(TextSteps):
         self.waited += max(0.0, running_clock() - began - request.seconds)
         self.rows.offer.reading, self.rows.texts = False, request.texts
         if request.error is not None:
-            raise request.error
+            error, request.error = request.error, None
+            try:
+                raise error
+            finally:
+                # Its traceback refers to this frame: a cycle would keep the reader's texts alive.
+                del error
         assert request.scores is not None
         return request.scores
 

@@ -1,10 +1,13 @@
 """Scheduler: which passes share a decode, and that nobody waits for ever."""
 
+import gc
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import perf_counter, sleep
+from weakref import ref
 
 import pytest
 from fakes.company import PATIENCE, FakeContext, FakeSequence, Threads, Writer, run_together
@@ -14,7 +17,7 @@ from localspec.engine import scheduler as scheduler_module
 from localspec.engine.pass_request import PassRequest
 from localspec.engine.scheduler import Scheduler
 from localspec.errors import LocalspecError
-from localspec.speculation.passes import Pass
+from localspec.speculation.passes import Pass, Scores
 from localspec.utils.fair_lock import FairLock
 
 REPEATED = range(8)
@@ -654,6 +657,32 @@ def test_the_waiting_is_not_the_text_s_own_time(scheduler: Scheduler) -> None:
     run_together(scheduler.lock, 3, write)
     decodes = len(context.decodes) * 0.03
     assert decodes * 0.9 < sum(spent) < perf_counter() - began + decodes
+
+
+class Refuses(FakeContext):
+    """Computes nothing."""
+
+    def decode(self, passes: Sequence[Pass]) -> list[Scores]:
+        raise LocalspecError("refused")
+
+
+def test_an_error_keeps_nothing_alive(scheduler: Scheduler) -> None:
+    """What its reader has left open is given back at once, without the garbage collector."""
+    writer, _other = Writer(scheduler, Refuses()), scheduler.new_text()
+
+    def write() -> None:
+        left_open = Threads()
+        seen.append(ref(left_open))
+        writer.write([1])
+
+    seen: list[ref[Threads]] = []
+    gc.disable()
+    try:
+        with suppress(LocalspecError):
+            write()
+        assert [each() for each in seen] == [None]
+    finally:
+        gc.enable()
 
 
 # Mistakes planted in the code.
