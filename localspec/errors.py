@@ -10,7 +10,8 @@
     ├── DrafterMismatchError  6   this drafter cannot draft for this target
     ├── ExactnessError        7   a text is not what its seed gives, and not by rounding
     ├── WorkerError           8   another machine cannot be used for a model, or is gone
-    └── DeviceError           1   a device of this machine has failed in a pass
+    ├── DeviceError           1   a device of this machine has failed in a pass
+    └── PassError             1   llama.cpp refuses to compute a pass
 
 A message is one line: the problem, the value, and what to do instead.
 """
@@ -76,5 +77,9 @@ class DeviceError(LocalspecError):
     """A device of this machine has failed in a pass; what a context held there is lost."""
 
 
-# What computes a model is gone.
-LOST = (WorkerError, DeviceError)
+class PassError(LocalspecError):
+    """The library did not compute a pass; a context holds what it held before."""
+
+
+# What computes a model is gone, or does not compute it: a text can go on without a drafter.
+LOST = (WorkerError, DeviceError, PassError)

@@ -62,11 +62,11 @@ class Engine(Closing, Texts):
         """Requests that could not be met in full, one line each.
 
         Also why texts share no decode, why nothing is drawn ahead beside others, and how often a
-        device has failed.
+        device has failed, or a decode of a drafter was refused.
         """
         apart = dict.fromkeys(each.loaded.apart for each in self.slots.further)
         crowded = crowded_note(self.drafter_set, len(self.slots.all))
-        further = (*apart, crowded, self.slots.failures)
+        further = (*apart, crowded, self.slots.failures, *self.slots.refusals)
         return (*self.slots.own.loaded.notes, *(note for note in further if note))
 
     @property

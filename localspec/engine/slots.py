@@ -11,9 +11,12 @@ from localspec.engine.scheduler import Scheduler
 from localspec.engine.slot import Slot
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
 from localspec.llama import compute_thread
+from localspec.llama.kv_cache import KVCache
 from localspec.llama.model import Model
+from localspec.llama.sequence import KVSequence
 from localspec.loading.loader import LoadedModels
 from localspec.loading.thread_change import thread_change
+from localspec.utils.format import counted
 from localspec.utils.heap import give_back_heap
 
 # A text whose reader stays away for so many seconds is not waited for.
@@ -49,13 +52,28 @@ class Slots:
         return [self.own, *self.further]
 
     @property
-    def failures(self) -> str | None:
-        """Say how often a device has failed, and where; None where none has."""
-        drafting = {
-            sequence.context: f" while {name} drafted"
+    def _drafting(self) -> dict[KVCache[KVSequence], str]:
+        """The names of the drafters, by their contexts."""
+        return {
+            sequence.context: name
             for slot in self.all
             for name, sequence in slot.loaded.drafter_set.sequences.items()
         }
+
+    @property
+    def refusals(self) -> list[str]:
+        """Say how many decodes of which drafters the library has refused."""
+        return [
+            f"llama.cpp refused {counted(context.refusals, 'decode')} while {name} drafted; "
+            "the texts went on without it"
+            for context, name in self._drafting.items()
+            if context.refusals
+        ]
+
+    @property
+    def failures(self) -> str | None:
+        """Say how often a device has failed, and where; None where none has."""
+        drafting = {context: f" while {name} drafted" for context, name in self._drafting.items()}
         where = {slot.target.context: "" for slot in self.all} | drafting
         failed = [
             f"{'once' if each.failures == 1 else f'{each.failures} times'}{words}"

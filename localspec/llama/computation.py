@@ -5,7 +5,7 @@ from typing import Any
 
 import llama_cpp
 
-from localspec.errors import DeviceError, LocalspecError
+from localspec.errors import DeviceError, PassError
 from localspec.llama import compute_thread, library, wait_policy
 from localspec.llama.model import Model
 from localspec.utils.native_fault import end_at_fault
@@ -22,7 +22,7 @@ def compute(
 
     handle: of the library's context. kind: what computes the same, for the waiting of threads.
 
-    Raises WorkerError, DeviceError, and LocalspecError for another failure.
+    Raises WorkerError, DeviceError, and PassError for another failure.
     """
 
     def run() -> tuple[int, bool]:
@@ -43,6 +43,6 @@ def compute(
     model.require_workers()
     if status == 0 and not is_lost:
         return seconds
-    error = DeviceError if is_lost or status == _FAILED else LocalspecError
+    error = DeviceError if is_lost or status == _FAILED else PassError
     reason = library.first_error() or "no reason given"
     raise error(f"llama.cpp could not evaluate {rows} tokens (status {status}, {reason})")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import llama_cpp
 
-from localspec.errors import DeviceError, LocalspecError, ModelLoadError
+from localspec.errors import DeviceError, LocalspecError, ModelLoadError, PassError
 from localspec.llama.batch import require_at_most
 from localspec.llama.computation import compute
 from localspec.llama.context_params import OUTPUT_ROWS, ContextParams
@@ -168,6 +168,9 @@ class Context(KVCache[KVSequence]):
         except DeviceError:
             self.has_failed = True
             self.failures += 1
+            raise
+        except PassError:
+            self.refusals += 1
             raise
 
     def _run_batch(self) -> int:

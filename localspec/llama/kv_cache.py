@@ -39,6 +39,7 @@ class KVCache(ABC, Generic[_Text]):
     before it. block_size: the rows of the one pass of a draft, where a draft takes one pass.
     reads_again: whether tokens are all it takes to evaluate a text again. has_failed: whether its
     device has failed, and it is not made anew yet. failures, renewals: how often both happened.
+    refusals: how many passes the library did not compute for another reason.
 
     Raises ModelLoadError if the library cannot make the context (usually for lack of memory).
     """
@@ -55,6 +56,7 @@ class KVCache(ABC, Generic[_Text]):
         self.rollback = Rollback.PARTIAL
         self.head_contexts: list[KVCache[_Text]] = []
         self.has_failed, self.failures, self.renewals = False, 0, 0
+        self.refusals = 0
         self.sequences: list[_Text] = []
         self._handle: Any = self.new_handle(params.texts)
         self._set_up()

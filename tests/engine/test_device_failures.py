@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes.failing_device import device_fails
+from fakes.failing_device import device_fails, passes_refused
 from fakes.machine import FakeClock
+from fakes.tiny import write_tiny
 from numpy.typing import NDArray
 
 import localspec
@@ -18,7 +19,7 @@ import localspec.engine.scheduler as scheduler_module
 from localspec.conversation.session import Session
 from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
-from localspec.errors import DeviceError, LocalspecError, ModelLoadError
+from localspec.errors import DeviceError, LocalspecError, ModelLoadError, PassError
 from localspec.llama.context import Context
 
 HEADS = Path(__file__).parents[1] / "trained"
@@ -67,6 +68,42 @@ def test_a_device_that_fails_for_good_is_told_and_the_next_text_tries_again(engi
     assert "command buffer 0 failed with status 5" in str(told.value)
     assert engine.generate(PROMPTS[0], **OPTIONS).token_ids == expected
     assert failures_told(engine)
+
+
+@pytest.mark.parametrize("status", [1, 2, -2])
+@pytest.mark.parametrize("after", [0, 2])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "qwen35", "mamba"])
+def test_a_text_goes_on_without_a_drafter_whose_passes_are_refused(
+    tmp_path: Path, family: str, after: int, status: int
+) -> None:
+    """Whatever llama.cpp refuses them for; the next text drafts as if nothing had happened."""
+    path, prompt = write_tiny(tmp_path / "a.gguf", family), [1, 5, 6, 7, 8]
+    options: dict[str, Any] = {"threads": 1, "context": 128, "gpu_layers": 0}
+    asked = OPTIONS | {"depth": 3, "ignore_eos": True}
+    with localspec.load(path, draft=path, **options) as engine:
+        fresh = engine.generate(prompt, **asked)
+        following = engine.generate([*prompt, 9], **asked)
+    with localspec.load(path, draft=path, **options) as engine:
+        [drafter] = engine.drafter_set.sequences.values()
+        with passes_refused(drafter.context, status, after=after) as left:
+            found = engine.generate(prompt, **asked)
+        assert not left
+        assert found.token_ids == fresh.token_ids
+        assert found.stats.drafted < fresh.stats.drafted
+        told = [note for note in engine.notes if "refused 1 decode while" in note]
+        assert len(told) == 1
+        again = engine.generate([*prompt, 9], **asked)
+        assert again.token_ids == following.token_ids
+        assert again.stats.accepted == again.stats.drafted > 0
+
+
+def test_a_target_whose_passes_are_refused_ends_the_text(engine: Engine) -> None:
+    expected = engine.generate(PROMPTS[0], **OPTIONS).token_ids
+    target, told = engine.slots.own.target.context, list(engine.notes)
+    with passes_refused(target, 1), pytest.raises(PassError, match=r"\(status 1,"):
+        engine.generate(PROMPTS[0], **OPTIONS)
+    assert list(engine.notes) == told
+    assert engine.generate(PROMPTS[0], **OPTIONS).token_ids == expected
 
 
 @pytest.fixture(scope="module", params=["eagle3", "dflash", "medusa"])

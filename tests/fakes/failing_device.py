@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from localspec.llama import library
+from localspec.llama.context import Context
 
 
 @contextmanager
@@ -38,6 +39,35 @@ def device_fails(times: int, *, later: bool, after: int = 0) -> Iterator[list[No
     with pytest.MonkeyPatch.context() as patch:
         for name in ("llama_decode", "llama_encode"):
             patch.setattr(llama_cpp, name, failing(getattr(llama_cpp, name)))
+        yield left
+
+
+@contextmanager
+def passes_refused(
+    context: Context, status: int, *, times: int = 1, after: int = 0
+) -> Iterator[list[None]]:
+    """So many decodes of a context end with a status, after some that do not; yields those left.
+
+    An aborted one (status 2) has computed a part of its rows.
+    """
+    left, before, compute = [None] * times, [None] * after, llama_cpp.llama_decode
+
+    def run(handle: Any, batch: Any) -> int:
+        if handle != context.handle or not left:
+            return int(compute(handle, batch))
+        if before:
+            before.pop()
+            return int(compute(handle, batch))
+        left.pop()
+        rows = batch.n_tokens
+        if status == 2 and rows > 1:
+            batch.n_tokens = rows // 2
+            compute(handle, batch)
+            batch.n_tokens = rows
+        return status
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(llama_cpp, "llama_decode", run)
         yield left
 
 
