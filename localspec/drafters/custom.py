@@ -1,8 +1,9 @@
 """A Drafter object of the caller: whatever it returns or raises is one error with its name."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from operator import index
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from localspec.speculation.drafter import (
     Traits,
     runs_model,
 )
-from localspec.speculation.passes import Passes
+from localspec.speculation.passes import Pass, Passes
 from localspec.utils.media import knows_media, unmarked
 from localspec.utils.tokens import common_prefix
 
@@ -158,8 +159,25 @@ class _Computed(CustomDrafter):
 class _CustomModel(CustomDrafter):
     def passes(self, limit: Limit) -> Passes[Draft]:
         """Yield the passes of a proposal."""
+        proposal = yield from self._each_pass("passes", lambda: self.drafter.passes(limit))
         with self._named("passes"):
-            return self._sound((yield from self.drafter.passes(limit)), limit)
+            return self._sound(proposal, limit)
+
+    def _each_pass(self, doing: str, ask: Callable[[], Any]) -> Passes[Any]:
+        """Yield passes of the object; returns what it returns. doing: the method it is asked by."""
+        with self._named(doing), closing(_yielded_from(ask)) as passes:
+            ask_next = partial(next, passes)
+            while True:
+                try:
+                    requested = ask_next()
+                except StopIteration as end:
+                    return end.value
+                if not isinstance(requested, Pass):
+                    raise TypeError(f"it yielded {requested!r:.80}, which is no Pass")
+                try:
+                    ask_next = partial(passes.send, (yield requested))
+                except Exception as error:
+                    ask_next = partial(passes.throw, error)
 
 
 class _CustomHead(_CustomModel):
@@ -184,8 +202,12 @@ class _CustomHead(_CustomModel):
 
     def read(self, evaluated: Evaluated) -> Passes[None]:
         """Yield the passes that read hidden rows."""
-        with self._named("read"):
-            yield from self.drafter.read(replace(evaluated, tokens=unmarked(evaluated.tokens)))
+        shown = replace(evaluated, tokens=unmarked(evaluated.tokens))
+        yield from self._each_pass("read", lambda: self.drafter.read(shown))
+
+
+def _yielded_from(ask: Callable[[], Any]) -> Generator[Any, Any, Any]:
+    return (yield from ask())
 
 
 def _any(answer: Any) -> Any:

@@ -17,7 +17,7 @@ from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Evaluated, Limit, Outcome, Traits
-from localspec.speculation.passes import run
+from localspec.speculation.passes import Pass, run
 
 LOAD: dict[str, Any] = {"threads": 1, "context": 128}
 
@@ -126,6 +126,67 @@ def test_what_its_methods_raise_is_one_error() -> None:
     head = wrapped(Head(InvalidValueError("one of ours")))
     with pytest.raises(InvalidValueError, match=r"^one of ours$"):
         head.begin([1])
+
+
+@pytest.mark.parametrize("method", ["passes", "read"])
+@pytest.mark.parametrize("yielded", [None, "nonsense", 3, [Pass], Draft([3])])
+def test_what_is_yielded_instead_of_a_pass_is_named(method: str, yielded: Any) -> None:
+    closed: list[bool] = []
+
+    class Yields(Head):
+        def passes(self, limit: Any) -> Any:
+            try:
+                yield yielded
+            finally:
+                closed.append(True)
+
+        read = passes
+
+    head = wrapped(Yields())
+    ask = {"passes": lambda: head.passes(LIMIT), "read": lambda: head.read(Evaluated(0, [1], {}))}
+    with pytest.raises(DrafterMismatchError) as error:
+        run(ask[method]())
+    said = f"failed in {method}: TypeError: it yielded {yielded!r:.80}, which is no Pass"
+    assert str(error.value) == f"drafter 'own head' {said}"
+    assert closed
+
+
+@pytest.mark.parametrize("method", ["passes", "read"])
+def test_what_is_no_generator_of_passes_is_named(method: str) -> None:
+    class Returns(Head):
+        def passes(self, limit: Any) -> Any:
+            return answer
+
+        read = passes
+
+    head = wrapped(Returns())
+    ask = {"passes": lambda: head.passes(LIMIT), "read": lambda: head.read(Evaluated(0, [1], {}))}
+    answer: Any = 3
+    with pytest.raises(DrafterMismatchError, match=rf"failed in {method}: TypeError: .* iterable"):
+        run(ask[method]())
+    answer = ()
+    if method == "read":  # nothing to compute
+        assert run(ask[method]()) is None
+
+
+def test_a_pass_gets_its_scores_or_its_error() -> None:
+    requested, got = Pass(None, [1]), list[Any]()  # type: ignore[arg-type]
+
+    class Asks(Head):
+        def passes(self, limit: Any) -> Any:
+            got.append((yield requested))
+            try:
+                yield requested
+            except ValueError as error:
+                got.append(error)
+            return Draft([3])
+
+    passes, lost = wrapped(Asks()).passes(LIMIT), ValueError("lost")
+    assert next(passes) is requested
+    assert passes.send("scores") is requested
+    with pytest.raises(StopIteration) as end:
+        passes.throw(lost)
+    assert got == ["scores", lost] and end.value.value == Draft([3])
 
 
 @pytest.mark.parametrize(("said", "held"), [(np.int64(3), 3), (0, 0), (-2, 0), (2.5, None)])
