@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Unpack
-from weakref import finalize
 
 from localspec.conversation.answer import Answer, AsyncAnswer
 from localspec.conversation.answer_settings import config_of, settings_of, settings_of_question
@@ -15,6 +14,7 @@ from localspec.conversation.events import Dropped, Event, Gauge, Notice
 from localspec.conversation.media_spans import Content
 from localspec.conversation.message import as_turn
 from localspec.conversation.notices import Notices
+from localspec.conversation.slot_loan import SlotLoan
 from localspec.conversation.transcript import Transcript
 from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
 from localspec.conversation.unfinished import require_same_settings, require_unfinished
@@ -23,7 +23,7 @@ from localspec.drafters.spec import DraftOption
 from localspec.engine.engine import Engine
 from localspec.engine.media_marks import without_marks
 from localspec.engine.state_store import StateStore
-from localspec.errors import InvalidValueError, LocalspecError
+from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationOptions, concrete, require
 from localspec.utils.closing import Closing
 from localspec.utils.option_types import require_kind
@@ -95,10 +95,7 @@ class Session(Closing):
         self._asking = threading.Lock()
         self._slot = engine.slots.open()
         self._notices = Notices(engine.slots, self._slot)
-        # Runs when the session is garbage-collected without `close`, before its engine is freed.
-        self._give_back_slot = finalize(
-            self, lambda engine, slot: engine.slots.abandon(slot), engine, self._slot
-        )
+        self._loan = SlotLoan(self, engine, self._slot)
 
     def __repr__(self) -> str:
         gauge, name = self.gauge, self.engine.model.path.stem
@@ -325,10 +322,9 @@ class Session(Closing):
 
     def close(self) -> None:
         """End the running answer and give the KV caches back to the engine."""
-        if self._answer:
-            self._answer.close()
-        if self._give_back_slot.detach():
-            self.engine.slots.leave(self._slot)
+        with self._loan.given_back():
+            if self._answer:
+                self._answer.close()
 
     @property
     def _transcript(self) -> Transcript:
@@ -349,8 +345,7 @@ class Session(Closing):
         return self._cached_transcript
 
     def _end_answer(self) -> None:
-        if not self._give_back_slot.alive:
-            raise LocalspecError("this session was closed; open another")
+        self._loan.require_open()
         self._slot.require_open()
         if self._answer:
             self._answer.close()
@@ -364,6 +359,7 @@ class Session(Closing):
     def _ask(self, options: GenerationOptions, unfinished: Turn | None = None) -> Answer:
         # The lock keeps the model loaded.
         with self._slot.lock:
+            self._loan.require_open()
             self.engine.slots.fit_threads()
             budget = self.thinking_budget
             settings = settings_of_question(self._slot, {**self._options, **options})

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic, sleep
 
 import llama_cpp
 import pytest
@@ -10,6 +11,7 @@ from fakes.pycode import load
 from fakes.templates import BROKEN, GEMMA, NEEDY, R1
 from fakes.tiny import TURNS, write_tiny
 
+from localspec.conversation.answer import Answer
 from localspec.conversation.events import Dropped, Ended, Event, Notice, Piece, Reading
 from localspec.conversation.session import Session
 from localspec.engine.engine import Engine
@@ -460,3 +462,53 @@ def test_far_past_a_sliding_window(tmp_path: Path, draft: str) -> None:
             found = drafted.generate("abc", depth=4, **settings)  # type: ignore[arg-type]
             assert found.token_ids == expected.token_ids
             assert found.stats.accepted > 0
+
+
+def test_closed_by_another_thread_before_it_asks(
+    tiny: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not write into its slot, which another session may have by now."""
+    engine = tiny()
+    session = Session(engine, max_tokens=20, ignore_eos=True)
+    others: list[Session] = []
+    end_answer = session._end_answer
+
+    def late() -> None:
+        end_answer()
+        session.close()
+        others.append(Session(engine, max_tokens=20, ignore_eos=True))
+        answers.append(others[0].send("an br"))
+        next(answers[0])
+
+    answers: list[Answer] = []
+    monkeypatch.setattr(session, "_end_answer", late)
+    with pytest.raises(LocalspecError, match="this session was closed; open another"):
+        session.send("cs cs")
+    assert texts(session) == []
+    answers[0].result()
+    assert answers[0].stop_reason == "length"
+    others[0].close()
+
+
+def test_closed_by_another_thread_while_it_asks(
+    tiny: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer ends as one that is closed, and does not name the text in its cache."""
+    engine = tiny()
+    with Session(engine):
+        session = Session(engine, max_tokens=20, ignore_eos=True)
+        closing = threading.Thread(target=session.close)
+
+        def closed_meanwhile() -> None:
+            closing.start()
+            until = monotonic() + 30
+            while closing.is_alive() and not engine.slots.lock._waiting:
+                assert monotonic() < until
+                sleep(0.001)
+
+        monkeypatch.setattr(engine.slots, "fit_threads", closed_meanwhile)
+        answer = session.send("cs cs")
+        closing.join()
+        assert not list(answer)
+        assert answer.stop_reason == "cancelled"
+        assert len(engine.slots.all) == 1

@@ -105,7 +105,7 @@ class Arrivals(RuleBasedStateMachine):
             # Their first steps begin together, however busy the machine is.
             until = monotonic() + PATIENCE
             while monotonic() < until and any(
-                thread.is_alive() and thread not in scheduler._arriving for thread in reading
+                thread.is_alive() and thread not in scheduler.arriving for thread in reading
             ):
                 sleep(0.0001)
         threads.join()
