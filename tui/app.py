@@ -37,6 +37,7 @@ from localspec_tui.pinned_columns import with_pinned_columns
 from localspec_tui.preferences import Preferences
 from localspec_tui.screen_commands import SCREEN_COMMANDS
 from localspec_tui.screens.chat import ChatScreen
+from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.dialog import Palette
 from localspec_tui.screens.help import HelpScreen, KeyGroups, as_bindings, key_text
 from localspec_tui.screens.sessions import SessionsScreen
@@ -44,7 +45,7 @@ from localspec_tui.screens.settings import SettingsScreen
 from localspec_tui.screens.system_prompt import SystemPromptScreen
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.settings_switch import SettingsSwitch
-from localspec_tui.typed_keys import KeyDue, KeyHandled, TypedKeys
+from localspec_tui.typed_keys import KeyDue, KeyHandled, TypedKeys, is_text
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
 from localspec_tui.widgets.find_bar import FindBar
@@ -61,7 +62,7 @@ class ChatApp(App[None]):
     encoding: of a terminal without Unicode; None for UTF-8. main: the chat screen, which is always
     the lowest. settings: the model, drafters, sampling and system prompt in use.
     lost_text: what was in the text box at the end, if it could not be kept with the session.
-    copier: for what is copied.
+    copier: for what is copied. typed_keys: keys that wait for the key before them.
     """
 
     TITLE = "localspec"
@@ -105,7 +106,7 @@ class ChatApp(App[None]):
         self.settings = SettingsSwitch(engine_thread, options)
         self.main = ChatScreen()
         self.lost_text = ""
-        self._typed_keys = TypedKeys(self)
+        self.typed_keys = TypedKeys(self)
         # Whether the theme is not the user's choice.
         self._is_theme_guessed = False
         self._launch_options = options
@@ -137,7 +138,7 @@ class ChatApp(App[None]):
 
     async def _open_session(self) -> None:
         """Show the resumed session and load the model, once the first frame is drawn."""
-        await self._typed_keys.release()
+        await self.typed_keys.release()
         options, screen = self._launch_options, self.main
         for note in options.notes:
             screen.view.note(note, warning=True)
@@ -229,21 +230,29 @@ class ChatApp(App[None]):
         typed = event if isinstance(event, events.Key | events.Paste) else None
         is_new = typed is not None and not typed.is_forwarded
         if typed and is_new:
-            if not self._typed_keys.take(typed):
+            if not self.typed_keys.take(typed):
                 return
-            if self.screen_stack and self.screen is self.main:
-                self.main.focus_for(typed)
+            if self.screen_stack:
+                self._focus_for(typed)
         await super().on_event(event)
         if isinstance(typed, events.Key) and not (is_new and typed.is_forwarded):
-            self._typed_keys.done(typed)
+            self.typed_keys.done(typed)
+
+    def _focus_for(self, typed: events.Key | events.Paste) -> None:
+        """Focus the text box for what is meant for it."""
+        screen = self.screen
+        if isinstance(screen, ChoiceDialog) and screen.gives_way and is_text(typed):
+            screen.dismiss(None)
+        if self.screen is self.main:
+            self.main.focus_for(typed)
 
     def on_key_handled(self, message: KeyHandled) -> None:
         """Handle what was typed behind a key."""
-        self._typed_keys.done(message.key)
+        self.typed_keys.done(message.key)
 
     def on_key_due(self, message: KeyDue) -> None:
         """Let what is typed from now on wait for a key."""
-        self._typed_keys.hold(message.key)
+        self.typed_keys.hold(message.key)
         message.handle(message.key)
 
     async def action_stop_or_quit(self) -> None:

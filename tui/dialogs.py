@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from localspec_tui import notes
@@ -16,12 +17,20 @@ from localspec_tui.session_settings import SessionSettings
 if TYPE_CHECKING:
     from localspec_tui.screens.chat import ChatScreen
 
+# Seconds without a letter after which a screen opens that the user has not asked for.
+_PAUSE = 1.0
+
 
 class Dialogs:
-    """Opens screens over the chat screen."""
+    """Opens screens over the chat screen.
+
+    One that the user has not asked for takes no keys that are meant for the text box.
+    """
 
     def __init__(self, screen: "ChatScreen") -> None:
         self._screen = screen
+        # Opens such a screen, which waits for a pause.
+        self._due: Callable[[], None] | None = None
 
     def sessions(self) -> None:
         """List the saved sessions, and resume the one that is chosen."""
@@ -37,10 +46,23 @@ class Dialogs:
         screen = SessionsScreen(chat.archive, chat.autosave.key, chat.autosave.read)
         chat.push_screen(screen, chosen)
 
+    def no_model(self, problem: str) -> None:
+        """Open the settings, because no model is loaded. problem: why.
+
+        They are not opened where another model is loaded, or was, meanwhile.
+        """
+
+        def show() -> None:
+            if self._screen.event_handler.state == "no model":
+                self.settings(problem)
+
+        if not self._are_settings_open:
+            self._open_in_pause(show)
+
     def settings(self, problem: str = "") -> None:
         """Open the settings, unless they are open. problem: why no model is loaded."""
         chat = self._screen.chat
-        if any(isinstance(screen, SettingsScreen) for screen in chat.screen_stack):
+        if self._are_settings_open:
             return
 
         def chosen(choice: tuple[str | None, SessionSettings] | None) -> None:
@@ -50,6 +72,10 @@ class Dialogs:
         settings, longest = chat.settings, longest_answer(self._screen)
         screen = SettingsScreen(settings.model, settings.current, problem, longest)
         chat.push_screen(screen, chosen)
+
+    @property
+    def _are_settings_open(self) -> bool:
+        return any(isinstance(each, SettingsScreen) for each in self._screen.chat.screen_stack)
 
     def system_prompt(self) -> None:
         """Open the system prompt and the presets."""
@@ -64,7 +90,41 @@ class Dialogs:
         self._screen.chat.push_screen(SystemPromptScreen(current), chosen)
 
     def context_full(self, retry: Callable[[], None]) -> None:
-        """Ask what to do now that the context is full. retry: called if there is room again."""
+        """Ask what to do now that the context is full. retry: called if there is room again.
+
+        It is not asked of a conversation that has gone on since, or was left, or has another model.
+        """
+        screen = self._screen
+        last, ready = screen.conversation.last, screen.event_handler.ready
+
+        def ask() -> None:
+            if screen.conversation.last is last and screen.event_handler.ready is ready:
+                self._ask_of_full_context(retry)
+
+        self._open_in_pause(ask)
+
+    def _open_in_pause(self, show: Callable[[], None]) -> None:
+        """Open a screen by itself over the chat screen, once nothing is typed there.
+
+        It replaces another that waits.
+        """
+        self._due = show
+        self._open_unless_typing(show)
+
+    def _open_unless_typing(self, show: Callable[[], None]) -> None:
+        if show is not self._due:
+            return
+        chat = self._screen.chat
+        wait = _PAUSE - chat.typed_keys.seconds_since_letter
+        if chat.screen is not self._screen:
+            wait = _PAUSE
+        if wait > 0:
+            chat.set_timer(wait, partial(self._open_unless_typing, show))
+        else:
+            self._due = None
+            show()
+
+    def _ask_of_full_context(self, retry: Callable[[], None]) -> None:
         screen, chat = self._screen, self._screen.chat
         ready = screen.event_handler.ready
         size, most = (ready.context, ready.longest_context) if ready else (0, 0)
@@ -85,4 +145,4 @@ class Dialogs:
 
         question = notes.context_full(size, most, chat.autosave.kept)
         choices = notes.context_full_choices(size, larger)
-        chat.push_screen(ChoiceDialog(question, choices), decided)
+        chat.push_screen(ChoiceDialog(question, choices, gives_way=True), decided)

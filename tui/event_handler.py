@@ -217,4 +217,4 @@ class EngineEventHandler:
                 self._screen.view.note(event.error, warning=True)
         if not is_loaded:
             self._screen.outbox.hold("because no model is loaded")
-            self._screen.dialogs.settings(event.error)
+            self._screen.dialogs.no_model(event.error)

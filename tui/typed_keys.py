@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import events
+from textual._time import time as clock  # that of events
 from textual.app import App
 from textual.message import Message
 from textual.screen import Screen
@@ -59,6 +60,11 @@ class OrderedKeys(Widget):
         self.post_message(KeyHandled(key))
 
 
+def is_text(event: events.Key | events.Paste) -> bool:
+    """Whether what was typed is a letter or a pasted text."""
+    return isinstance(event, events.Paste) or event.is_printable
+
+
 class TypedKeys:
     """Everything waits until `release` is called first, once the chat is drawn.
 
@@ -72,10 +78,14 @@ class TypedKeys:
         self._is_held = True
         # When the last key that was handled was pressed, and the key that the others wait for.
         self._time = float("-inf")
+        # When the last letter came, handled or not.
+        self._letter_time = float("-inf")
         self._key: events.Key | None = None
 
     def take(self, event: events.Key | events.Paste) -> bool:
         """Whether to handle an event now. If not, it is handled later."""
+        if is_text(event):
+            self._letter_time = event.time
         if self._is_held:
             self._waiting.append(event)
             return False
@@ -83,6 +93,11 @@ class TypedKeys:
         if isinstance(event, events.Key) and self._may_open_screen(event, gap):
             self.hold(event)
         return True
+
+    @property
+    def seconds_since_letter(self) -> float:
+        """Seconds since a letter was typed, or a text pasted."""
+        return clock() - self._letter_time
 
     def hold(self, key: events.Key) -> None:
         """Let everything wait until the action of a key has run, unless it waits already."""

@@ -8,10 +8,13 @@ import pytest
 from fakes.pilot import ChatPilot, running_chat
 from fakes.saved_sessions import save_session
 from fakes.scripted import Script
+from textual.events import Paste
 from textual.screen import Screen
 from textual.widgets import Input
 
+from localspec_tui import dialogs
 from localspec_tui.app import ChatApp
+from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.dialog import Palette
 from localspec_tui.screens.input_dialog import InputDialog
 from localspec_tui.screens.sessions import SessionsScreen
@@ -91,5 +94,70 @@ def test_the_palette_finds_commands_and_themes(tmp_path: Path) -> None:
             await chat.until(lambda: "Other colours" in chat.text)
             await chat.press("enter")
             await chat.until(lambda: "Search for themes" in chat.text)
+
+    asyncio.run(body())
+
+
+def end_pause(chat: ChatPilot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a screen open that waits until nothing is typed."""
+    due = chat.screen.dialogs._due
+    assert due
+    monkeypatch.setattr(dialogs, "_PAUSE", 0.0)
+    chat.screen.dialogs._open_unless_typing(due)
+
+
+def test_a_full_context_does_not_take_what_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question waits for a pause, and a letter that is typed at it closes it."""
+
+    async def body() -> None:
+        monkeypatch.setattr(dialogs, "_PAUSE", 600.0)
+        async with running_chat(Script(["word " * 160], rate=40, context=140), tmp_path) as chat:
+            await chat.send("first")
+            await chat.press(*"next")
+            await chat.until(lambda: chat.screen.dialogs._due)
+            await chat.press(*" one")
+            assert chat.app.screen is chat.screen
+            end_pause(chat, monkeypatch)
+            await opened(chat, ChoiceDialog)
+            await chat.press(*", two")
+            assert chat.app.screen is chat.screen
+            chat.app.post_message(Paste(" and three"))
+            await chat.until(lambda: chat.screen.composer.text == "next one, two and three")
+            await chat.press("enter")
+            await opened(chat, ChoiceDialog)
+            assert chat.contents[::2] == ["first"]
+
+    asyncio.run(body())
+
+
+def test_a_full_context_is_not_asked_about_where_it_was_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        monkeypatch.setattr(dialogs, "_PAUSE", 600.0)
+        async with running_chat(Script(["word " * 160], context=140), tmp_path) as chat:
+            await chat.press("h", "i", "enter")
+            await chat.until(lambda: chat.screen.dialogs._due)
+            await chat.press("ctrl+n")
+            await chat.wait_idle()
+            end_pause(chat, monkeypatch)
+            assert chat.app.screen is chat.screen
+
+    asyncio.run(body())
+
+
+def test_settings_do_not_open_by_themselves_where_another_model_is_there_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        monkeypatch.setattr(dialogs, "_PAUSE", 600.0)
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.press(*"/model other")
+            chat.screen.dialogs.no_model("no such model")
+            assert chat.screen.event_handler.ready
+            end_pause(chat, monkeypatch)
+            assert chat.app.screen is chat.screen
 
     asyncio.run(body())

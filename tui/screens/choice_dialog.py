@@ -16,15 +16,19 @@ from localspec_tui.screens.dialog import Dialog
 class ChoiceDialog(Dialog[str | None]):
     """Returns the key of the chosen answer, or None if the user pressed Escape.
 
-    choices: the text of each answer, by its key.
+    choices: the text of each answer, by its key. gives_way: whether a letter closes it, because it
+    was meant for the text box: the user has not asked for the question.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave it"),
     ]
 
-    def __init__(self, question: str, choices: Mapping[str, str]) -> None:
+    def __init__(
+        self, question: str, choices: Mapping[str, str], *, gives_way: bool = False
+    ) -> None:
         super().__init__()
+        self.gives_way = gives_way
         self._question = question
         self._choices = choices
 
