@@ -508,3 +508,16 @@ def test_ctrl_d_deletes_in_a_text_and_quits_in_an_empty_box(tmp_path: Path, home
         chat.type(b"abc\x1b[D" + CTRL_D + b"\r" + CTRL_D)
         assert chat.wait_ended() == 0
         assert chat.messages == ["ab"] or "  ab" in chat.shown.decode()
+
+
+def test_tab_without_a_suggestion_stays_in_a_text(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.ask("hi")
+            await chat.press(*"/model te", "tab", *"example")
+            assert chat.screen.composer.text == "/model teexample"
+            assert chat.screen.unsent.edited is None
+            await chat.press("ctrl+u", "tab")
+            assert not chat.screen.composer.has_focus
+
+    asyncio.run(body())

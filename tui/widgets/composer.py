@@ -282,10 +282,12 @@ class Composer(TextArea, OrderedKeys):
         self.insert("\n")
 
     def action_accept(self) -> None:
-        """Accept the suggestion. Without one, Tab moves the focus as usual."""
+        """Accept the suggestion. Without one, Tab moves the focus as usual, but not from a text."""
         if self.suggestion:
             self.insert(self.suggestion)
-        elif self._first_message and not self.text:
+        elif self.text:
+            return
+        elif self._first_message:
             self.set_text(self._first_message)
         else:
             raise SkipAction
