@@ -230,6 +230,9 @@ class ChatApp(App[None]):
         typed = event if isinstance(event, events.Key | events.Paste) else None
         is_new = typed is not None and not typed.is_forwarded
         if typed and is_new:
+            if not (isinstance(typed, events.Key) and typed.key == "ctrl+c"):
+                # A second one quits only if nothing was begun meanwhile.
+                self._ctrl_c_pressed = float("-inf")
             if not self.typed_keys.take(typed):
                 return
             if self.screen_stack:

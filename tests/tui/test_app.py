@@ -185,6 +185,19 @@ def test_ctrl_c_stops_and_a_second_one_quits(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_a_second_ctrl_c_does_not_quit_where_an_answer_was_begun_meanwhile(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script([LONG], rate=200), tmp_path) as chat:
+            await chat.press("ctrl+c", "x", "enter")
+            await chat.until(lambda: len(chat.contents) == 2)
+            await chat.press("ctrl+c")
+            await chat.wait_idle()
+            assert stop_reasons(chat) == ["stopped"]
+            assert chat.app.is_running
+
+    asyncio.run(body())
+
+
 def test_ctrl_c_moves_a_text_to_the_earlier_messages_first(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:
