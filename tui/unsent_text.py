@@ -88,7 +88,7 @@ class UnsentText:
     def give_up_edit(self) -> None:
         """Put the message from before the edit back into the box, if there is an edit."""
         if self._stop_edit():
-            self._screen.composer.load_text(self._message)
+            self._screen.composer.put(self._message)
 
     @property
     def is_lost(self) -> bool:

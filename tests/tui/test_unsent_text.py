@@ -139,6 +139,8 @@ def test_an_edit_is_kept_where_it_changed_the_question(tmp_path: Path) -> None:
             assert chat.screen.unsent.text == "question!"
             await chat.press("escape")
             assert chat.screen.unsent.text == chat.screen.composer.text == "half typed"
+            await chat.press("!")
+            assert chat.screen.composer.text == "half typed!"
 
     asyncio.run(body())
 

@@ -236,10 +236,14 @@ class Composer(TextArea, OrderedKeys):
                 _, right = self._folded.outside(lines.get_line(bottom), 0, right)
         return (top, left), (bottom, right)
 
-    def set_text(self, text: str) -> None:
-        """Replace the text, put the cursor at its end, and focus the composer."""
+    def put(self, text: str) -> None:
+        """Replace the text, and put the cursor at its end."""
         self.load_text(text)
         self.move_cursor(self.document.end)
+
+    def set_text(self, text: str) -> None:
+        """Replace the text, put the cursor at its end, and focus the composer."""
+        self.put(text)
         self.focus()
 
     def update_suggestion(self) -> None:
