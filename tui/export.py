@@ -4,6 +4,7 @@ import json
 import os
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +88,19 @@ def write_export(path: str | Path, text: str) -> Path:
     """
     # Path.expanduser would raise RuntimeError for an unknown user.
     file = Path(os.path.expanduser(path)).absolute()
+    stream = None
     try:
-        with file.open("xb") as stream:
+        stream = file.open("xb")
+        with stream:
             stream.write(text.encode("utf-8", "replace"))
     except FileExistsError:
         what = "a folder; name a file in it" if file.is_dir() else "there already; name another"
         raise InvalidValueError(f"{file} is {what}") from None
     except OSError as error:
+        if stream:
+            # A part of it, on a full disk.
+            with suppress(OSError):
+                file.unlink()
         raise InvalidValueError(
             f"{file} cannot be written: {error.strerror}; name another place"
         ) from error

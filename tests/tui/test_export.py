@@ -1,6 +1,7 @@
 """Exports as Markdown and as JSON, and the files they are written to."""
 
 import json
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -140,6 +141,21 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match=r"a\.md is there already; name another"):
         write_export(file, "theirs")
     assert file.read_text() == "mine"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of a file's size")
+def test_nothing_stays_of_a_file_that_cannot_be_written_whole(tmp_path: Path) -> None:
+    import resource
+
+    file, limits = tmp_path / "a.md", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        with pytest.raises(InvalidValueError, match=r"a\.md cannot be written"):
+            write_export(file, "longer than that")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    write_export(file, "longer than that")
+    assert file.read_text() == "longer than that"
 
 
 @pytest.mark.parametrize(
