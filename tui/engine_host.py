@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from localspec.conversation.answer import Answer
-from localspec.conversation.events import Dropped, Ended, Piece
+from localspec.conversation.events import Dropped, Ended, Gauge, Piece
 from localspec.conversation.session import Session
 from localspec.conversation.thinking import thinking_variables
 from localspec.conversation.turns import Conversation, Turn
@@ -61,6 +61,18 @@ class EngineHost:
         self._last_progress: tuple[str, int | None] | None = None
         # Answers of the loaded model that `compare` can generate again, by the key of their turn.
         self._comparable: dict[str, Answer] = {}
+
+    @property
+    def gauge(self) -> Gauge | None:
+        """As `EngineThread.gauge`."""
+        session, answer = self.session, self.answer
+        if session is None:
+            return None
+        gauge, last = session.gauge, session.conversation.last
+        if answer and answer.turn is last and answer.gauge.size == gauge.size:
+            # The session's own may be that of a comparison.
+            return answer.gauge
+        return gauge if gauge.used or last is None else None
 
     def fail(self, error: Exception, command: str) -> None:
         """Emit that a command raised an error."""

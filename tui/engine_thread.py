@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from localspec.conversation.events import Gauge
 from localspec.conversation.media_spans import Content
 from localspec.conversation.session import Session
 from localspec.conversation.turns import Conversation, Turn
@@ -66,6 +67,14 @@ class EngineThread:
         """
         answer = self._host.answer
         return answer.stats if answer else None
+
+    @property
+    def gauge(self) -> Gauge | None:
+        """The context usage of the answer or comparison that is being written, else of the last.
+
+        None while no model is loaded, and where it is not known what the conversation takes.
+        """
+        return self._host.gauge
 
     def count_tokens(self, text: str) -> int | None:
         """How many tokens a text has; None while no model is loaded. Any thread may call this.

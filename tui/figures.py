@@ -65,20 +65,20 @@ def _origins_of_interest(screen: "ChatScreen") -> Origins:
 
 def longest_answer(screen: "ChatScreen") -> str:
     """What an empty max_tokens means for the next answer."""
-    ready, session = screen.event_handler.ready, screen.chat.engine_thread.session
+    ready, gauge = screen.event_handler.ready, screen.chat.engine_thread.gauge
     if ready and not ready.has_template:
         return str(DEFAULT_MAX_TOKENS)
-    left = f"{session.gauge.size - session.gauge.used:,}, " if session else ""
+    left = f"{gauge.size - gauge.used:,}, " if gauge else ""
     return left + SAMPLING_DEFAULTS["max_tokens"]
 
 
 def _status(screen: "ChatScreen") -> Status:
     handler, engine_thread = screen.event_handler, screen.chat.engine_thread
-    ready, session, why_plain = handler.ready, engine_thread.session, _why_plain(screen)
+    ready, why_plain = handler.ready, _why_plain(screen)
     drafters = ready.draft if ready else ()
     return Status(
         engine_thread.stats,
-        session.gauge if session else None,
+        engine_thread.gauge,
         () if why_plain else drafters,
         why_plain or (ready.reason if ready else None),
         handler.state,

@@ -76,11 +76,7 @@ class MessageSize:
     @property
     def _gauge(self) -> Gauge | None:
         """The context in use; None where it is not known what the next prompt takes of it."""
-        session = self._screen.chat.engine_thread.session
-        if session is None or self._screen.unsent.edited:
-            return None
-        gauge = session.gauge
-        return None if self._screen.conversation.turns and not gauge.used else gauge
+        return None if self._screen.unsent.edited else self._screen.chat.engine_thread.gauge
 
     @staticmethod
     def _is_countable(text: str) -> bool:

@@ -324,7 +324,9 @@ def test_a_new_chat_is_another_session_and_the_latest_is_resumed(tmp_path: Path)
         async with running_chat(Script(["three"]), tmp_path, latest=True) as chat:
             assert chat.contents == ["the second", "two"]
             assert "two" in chat.text
+            assert "draft: suffix" in chat.text and "ctx" not in chat.text
             await chat.ask("and on")
+            assert "ctx" in chat.text
             assert [each.turns for each in chat.app.archive.list()] == [4, 2]
 
     asyncio.run(body())

@@ -96,6 +96,7 @@ def test_a_comparison_can_be_stopped(start: Start) -> None:
     recorder = start(script)
     recorder.send("Hi")
     before, shown = recorder.tree(), recorder.engine_thread.stats
+    gauge = recorder.engine_thread.gauge
     script.rate = 1
     recorder.engine_thread.compare()
     recorder.until(
@@ -105,6 +106,7 @@ def test_a_comparison_can_be_stopped(start: Start) -> None:
     assert recorder.wait_done() == [CommandFailed("the comparison was stopped", "compare")]
     assert recorder.tree() == before
     assert recorder.engine_thread.stats is shown
+    assert gauge and gauge.used > 300 and recorder.engine_thread.gauge == gauge
 
 
 @pytest.mark.parametrize("failing", ["send", "answer"])
