@@ -130,6 +130,20 @@ def test_a_stopped_answer_goes_on(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.parametrize("key", ["ctrl+g", "ctrl+r"])
+def test_a_key_says_why_it_does_nothing(tmp_path: Path, key: str) -> None:
+    async def body() -> None:
+        async with running_chat(Script([LONG], rate=100), tmp_path) as chat:
+            await chat.press(key)
+            await chat.wait_idle()
+            assert any("there is no message yet" in note for note in chat.notes)
+            await write_some(chat)
+            await chat.press(key)
+            assert [*chat.app._notifications][-1].message == "Esc stops the answer first"
+
+    asyncio.run(body())
+
+
 def test_what_cannot_go_on_is_one_line(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:

@@ -139,7 +139,10 @@ def test_a_finished_thought_is_folded_up() -> None:
         ("eos", ""),
         ("stop", ""),
         ("cancelled", "stopped"),
-        ("interrupted", "interrupted"),
+        (
+            "interrupted",
+            "interrupted: Ctrl-R answers again, or E, Enter and Ctrl-G go on from here",
+        ),
         ("length", "cut off: the limit of tokens is reached"),
         ("context", "cut off: the context is full"),
     ],

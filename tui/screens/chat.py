@@ -299,6 +299,16 @@ class ChatScreen(Screen[None]):
                 return is_unfinished(self.conversation.last)
         return True
 
+    def key_ctrl_g(self) -> None:
+        """Say why there is nothing to go on with."""
+        if not self.check_action("continue_answer", ()):
+            self.action_continue_answer()
+
+    def key_ctrl_r(self) -> None:
+        """Say why there is nothing to answer again."""
+        if not self.check_action("regenerate", ()):
+            self.action_regenerate()
+
     def action_drop_queued(self) -> None:
         """Drop the messages that wait. Up brings them back."""
         if count := self.outbox.drop():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _NAMES = {"user": "You", "assistant": "Answer", "system": "System", "tool": "Tool"}
 _STOP_REASONS = {
     "cancelled": "stopped",
-    "interrupted": "interrupted",
+    "interrupted": "interrupted: Ctrl-R answers again, or E, Enter and Ctrl-G go on from here",
     "length": "cut off: the limit of tokens is reached",
     "context": "cut off: the context is full",
     EDITED: "edited: a message may follow, or Ctrl-G goes on from here",
