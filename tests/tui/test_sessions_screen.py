@@ -10,6 +10,7 @@ from fakes.saved_sessions import save_session
 from fakes.scripted import Script
 from textual.widgets import Input, OptionList
 
+from localspec_tui.screens import sessions
 from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.input_dialog import InputDialog
 from localspec_tui.screens.sessions import SessionsScreen
@@ -69,6 +70,42 @@ def test_titles_have_every_word_and_those_with_the_phrase_come_first(tmp_path: P
                 box.value = typed
                 await chat.pilot.pause()
                 assert chat.options == expected
+
+    asyncio.run(body())
+
+
+def test_keys_lead_to_every_session(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            for number in range(230):
+                save_session(chat.app.archive, f"session {number:03}")
+            await chat.press("ctrl+o")
+            await chat.until(lambda: chat.is_on_top(SessionsScreen))
+            options = chat.app.screen.query_one(OptionList)
+            places = []
+            for key in ("end", "up", "home", "pagedown", "pageup", "ctrl+end", "ctrl+home"):
+                await chat.press(key)
+                places.append(options.highlighted)
+            assert places == [229, 228, 0, places[3], 0, 229, 0]
+            assert places[3] and places[3] > 2
+            await chat.press("end", *"ses", "home", "x")
+            assert chat.app.screen.query_one(Input).value == "xses"
+
+    asyncio.run(body())
+
+
+def test_what_is_not_listed_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        monkeypatch.setattr(sessions, "_MAX_ROWS", 3)
+        async with running_chat(Script(), tmp_path) as chat:
+            for title in ("one", "two", "three", "four", "five"):
+                save_session(chat.app.archive, title)
+            await chat.press("ctrl+o")
+            await chat.until(lambda: chat.is_on_top(SessionsScreen))
+            assert chat.options == ["five", "four", "three"]
+            assert "2 more: type a word of theirs" in chat.text
+            await chat.press(*"two")
+            assert chat.options == ["two"] and "more:" not in chat.text
 
     asyncio.run(body())
 

@@ -24,7 +24,8 @@ from localspec_tui.search_index import Hit
 from localspec_tui.widgets.key_bar import KeyBar
 from localspec_tui.widgets.ordered_input import OrderedInput
 
-_MAX_ROWS = 200
+# More would make each letter slow.
+_MAX_ROWS = 2000
 
 
 class SessionsScreen(Dialog[tuple[str, str | None] | None]):
@@ -41,6 +42,13 @@ class SessionsScreen(Dialog[tuple[str, str | None] | None]):
         Binding("escape", "dismiss(None)", "Close"),
         Binding("down", "move(1)", "Next", show=False),
         Binding("up", "move(-1)", "The one before", show=False),
+        Binding("pagedown", "page_down", "A page down", show=False),
+        Binding("pageup", "page_up", "A page up", show=False),
+        Binding("ctrl+home", "first", "The first", show=False),
+        Binding("ctrl+end", "last", "The last", show=False),
+        # In a text these move the cursor.
+        Binding("home", "first_of_all", "The first", show=False, priority=True),
+        Binding("end", "last_of_all", "The last", show=False, priority=True),
         Binding("ctrl+t", "rename", "Title"),
         Binding("ctrl+s", "export", "Save to a file"),
         Binding("ctrl+d", "delete", "Delete", priority=True),
@@ -58,7 +66,7 @@ class SessionsScreen(Dialog[tuple[str, str | None] | None]):
         with Vertical(classes="page"):
             yield OrderedInput(placeholder="Find by title or by what was said", compact=True)
             yield OptionList(markup=False)
-            yield Label("No conversation found.", id="nothing")
+            yield Label(id="rest")
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -70,15 +78,17 @@ class SessionsScreen(Dialog[tuple[str, str | None] | None]):
     def _refresh_list(self) -> None:
         typed = self.query_one(Input).value.strip()
         try:
-            rows = list(self._matches(typed))[:_MAX_ROWS]
+            found = list(self._matches(typed))
         except LocalspecError as error:
             self._show_error(error)
             return
-        self._listed = rows
-        options = self.query_one(OptionList)
+        self._listed = rows = found[:_MAX_ROWS]
+        options, rest = self.query_one(OptionList), self.query_one("#rest", Label)
         options.set_options(Option(self._row_text(summary, hit)) for summary, hit in rows)
         options.display = bool(rows)
-        self.query_one("#nothing").display = not rows
+        rest.display = not rows or len(found) > len(rows)
+        left = f"{len(found) - len(rows):,} more: type a word of theirs"
+        rest.update(left if rows else "No conversation found.")
         if rows:
             options.highlighted = 0
 
@@ -124,6 +134,30 @@ class SessionsScreen(Dialog[tuple[str, str | None] | None]):
         options = self.query_one(OptionList)
         if options.highlighted is not None:
             options.highlighted = min(max(0, options.highlighted + step), len(self._listed) - 1)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether the key of an action works now."""
+        is_free = action not in ("first_of_all", "last_of_all")
+        return is_free or not self.query_one(Input).value
+
+    def action_page_down(self) -> None:
+        """Move the highlight down by a page."""
+        self.query_one(OptionList).action_page_down()
+
+    def action_page_up(self) -> None:
+        """Move the highlight up by a page."""
+        self.query_one(OptionList).action_page_up()
+
+    def action_first(self) -> None:
+        """Move the highlight to the first row."""
+        self.query_one(OptionList).action_first()
+
+    def action_last(self) -> None:
+        """Move the highlight to the last row."""
+        self.query_one(OptionList).action_last()
+
+    # Where nothing is typed.
+    action_first_of_all, action_last_of_all = action_first, action_last
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
