@@ -15,6 +15,8 @@ class ConversationSwitch:
 
     def __init__(self, screen: "ChatScreen") -> None:
         self._screen = screen
+        # The variant that was asked for last; the screen shows it once the thread has it.
+        self._variant: Turn | None = None
 
     def begin(self, system: str | None) -> None:
         """Begin the chat with the empty conversation on the screen, and this system prompt."""
@@ -83,6 +85,8 @@ class ConversationSwitch:
     def choose_variant(self, turn: Turn, step: int) -> None:
         """Continue another variant of a turn. step: 1 for the next, -1 for the one before."""
         screen, variants = self._screen, self._screen.conversation.variants(turn)
+        if screen.pending_changes and self._variant in variants:
+            turn = self._variant
         variant = variants[(variants.index(turn) + step) % len(variants)]
 
         def chosen() -> None:
@@ -91,6 +95,7 @@ class ConversationSwitch:
             screen.chat.autosave.save_branch(screen.conversation.last)
 
         if variant is not turn:
+            self._variant = variant
             screen.pending_changes.append(chosen)
             screen.chat.engine_thread.choose(variant)
 

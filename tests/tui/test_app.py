@@ -228,6 +228,32 @@ def test_ctrl_c_copies_selected_text(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_quick_arrows_each_lead_to_the_next_variant(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(["one", "two", "three", "four"]), tmp_path) as chat:
+            await chat.ask("count")
+            for _ in range(3):
+                await chat.press("ctrl+r")
+                await chat.wait_idle()
+            assert chat.contents == ["count", "four"]
+            await chat.press("shift+tab")
+            for keys, answer in ((["left"] * 2, "two"), (["right"] * 3, "one"), (["left"], "four")):
+                await chat.press(*keys)
+                await chat.wait_idle()
+                assert chat.contents == ["count", answer]
+                await chat.until(lambda answer=answer: answer in chat.text)
+                await chat.until(lambda: chat.screen.view.focused_turn)
+            assert not chat.app._notifications
+            shown = chat.screen.conversation.last
+            assert shown
+            for _ in range(3):
+                chat.screen.switch.choose_variant(shown, 1)
+            await chat.wait_idle()
+            assert chat.contents == ["count", "three"]
+
+    asyncio.run(body())
+
+
 def test_variants_are_kept_and_can_be_chosen_again(tmp_path: Path) -> None:
     async def body() -> None:
         script = Script(["first", "second", "third"])

@@ -341,6 +341,8 @@ class ChatScreen(Screen[None]):
     def _is_kept_busy(self) -> bool:
         """Whether the engine writes an answer, which no key but Esc ends; if so, say that."""
         is_kept = self.chat.engine_thread.busy and self.event_handler.state != "loading"
+        # A switch of the conversation or of a variant is over soon.
+        is_kept = is_kept and not self.pending_changes
         if is_kept:
             self.notify("Esc stops the answer first", timeout=3)
         return is_kept
