@@ -4,11 +4,15 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
-from localspec_tui.sanitized import sanitized
+from localspec_tui.sanitized import ORDER_MARKS, sanitized
+
+_WITHOUT_ORDER_MARKS = dict.fromkeys(map(ord, ORDER_MARKS))
 
 
 class ControlFilter(LineFilter):
     """Replaces the control characters of names, notes and answers by a replacement character.
+
+    Those that change the order of letters are removed, because they take no cell.
 
     Textual draws with segments whose text has none of its own.
     """
@@ -24,4 +28,5 @@ class ControlFilter(LineFilter):
 
 
 def _replaced(text: str) -> str:
+    text = text.translate(_WITHOUT_ORDER_MARKS)
     return sanitized(text.replace("\r", "\ufffd").replace("\n", "\ufffd"))

@@ -382,3 +382,21 @@ def test_keys_without_effect_in_an_empty_chat(tmp_path: Path) -> None:
             assert chat.notes == []
 
     asyncio.run(body())
+
+
+def test_nothing_turns_the_order_of_letters_around(tmp_path: Path) -> None:
+    """Neither in the box nor in the conversation, whose text stays as it is."""
+    text = "rm \u202etxt.elif\u202c \u2066x\u2069"
+
+    async def body() -> None:
+        async with running_chat(Script([text]), tmp_path) as chat:
+            chat.screen.composer.set_text(text)
+            await chat.settle()
+            assert "rm txt.elif x" in chat.text
+            await chat.press("enter")
+            await chat.wait_idle()
+            await chat.settle()
+            assert chat.text.count("rm \ufffdtxt.elif x") == 2
+            assert chat.contents == [text, text]
+
+    asyncio.run(body())
