@@ -88,7 +88,8 @@ class ChatTerminal:
         self._reader.start()
 
     def __enter__(self) -> "ChatTerminal":
-        self.wait_for(lambda: self._ready in self.shown)
+        # Python's editing of lines asks for marks around what is pasted.
+        self.wait_for(lambda: self._ready in self.shown.replace(b"\x1b[?2004h", b""))
         return self
 
     def __exit__(

@@ -110,13 +110,14 @@ def test_the_chat_is_plain_where_it_is_asked_for_or_the_terminal_is_dumb(
     monkeypatch: pytest.MonkeyPatch, term: str, option: list[str]
 ) -> None:
     monkeypatch.setenv("TERM", term)
+    # Python's editing of lines asks terminals that can to mark what is pasted.
+    prompt = b"\x1b[?2004h> " if option else b"> "
     code, shown = on_terminal(
-        "chat", "--ctx", "256", *option, answer=CTRL_D, after=b"Ctrl-D leaves)\r\n> "
+        "chat", "--ctx", "256", *option, answer=CTRL_D, after=b"Ctrl-D leaves)\r\n" + prompt
     )
     assert code == 0
     assert "drafter: suffix or terminal-5m-q4_0, " not in shown and "(model: terminal, " in shown
     assert ("(TERM is dumb, so this is the chat of --plain)" in shown) == (term == "dumb")
-    # Python's editing of lines asks terminals that can to mark what is pasted.
     assert "\x1b" not in re.sub(r"\x1b\[\?2004[hl]", "" if option else "\\g<0>", shown)
     assert "Traceback" not in shown
 

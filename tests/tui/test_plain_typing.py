@@ -76,6 +76,16 @@ def test_up_brings_messages_back_as_they_were_sent(tmp_path: Path) -> None:
         ]
 
 
+def test_a_paste_of_several_lines_is_one_message(tmp_path: Path) -> None:
+    env = {"TERM": "xterm"}
+    with ChatTerminal(tmp_path, plain=True, env=env, answers=["One."]) as terminal:
+        terminal.wait_for(lambda: b"\x1b[?2004h" in terminal.shown)
+        terminal.type("Look: \x1b[200~/one\r\rtwo\\\rthree\x1b[201~\r")
+        terminal.wait_for(lambda: b"One.\r\n(" in terminal.shown)
+        assert terminal.end_plain() == 0
+        assert terminal.messages == ["Look: /one\n\ntwo\\\nthree"]
+
+
 def test_a_line_that_the_terminal_may_have_cut_is_a_note(tmp_path: Path) -> None:
     env = {"TERM": "dumb"}
     with ChatTerminal(tmp_path, plain=True, env=env, answers=["One.", "Two."]) as terminal:

@@ -167,5 +167,8 @@ def _readline() -> ModuleType | None:
 
         # The lines of a message come back as one.
         readline.set_auto_history(False)
+        if "libedit" not in (readline.__doc__ or ""):
+            # A paste of several lines is one message. Python has switched that off.
+            readline.parse_and_bind("set enable-bracketed-paste on")
         return readline
     return None
