@@ -61,7 +61,8 @@ class ChatApp(App[None]):
 
     encoding: of a terminal without Unicode; None for UTF-8. main: the chat screen, which is always
     the lowest. settings: the model, drafters, sampling and system prompt in use.
-    lost_text: what was in the text box at the end, if it could not be kept with the session.
+    lost_text: what was in the text box at the end, if it could not be kept with the session, and
+    lost_edit, if it was another text of an answer.
     copier: for what is copied. typed_keys: keys that wait for the key before them.
     """
 
@@ -105,7 +106,7 @@ class ChatApp(App[None]):
         self.copier = Copier(self)
         self.settings = SettingsSwitch(engine_thread, options)
         self.main = ChatScreen()
-        self.lost_text = ""
+        self.lost_text = self.lost_edit = ""
         self.typed_keys = TypedKeys(self)
         # Whether the theme is not the user's choice.
         self._is_theme_guessed = False
@@ -156,7 +157,7 @@ class ChatApp(App[None]):
 
     def on_unmount(self) -> None:
         self.archive.set_patient(True)
-        text = self.main.unsent.text
+        text, self.lost_edit = self.main.unsent.text, self.main.unsent.edited_answer
         if self.save_unsent(text) or not self.archive.is_kept:
             self.lost_text = text
         if not self.is_loading:

@@ -43,11 +43,11 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
         encoding=_terminal_encoding(),
     )
 
-    def write_last_words(unsent: Sequence[str]) -> None:
+    def write_last_words(unsent: Sequence[str], edit: str = "") -> None:
         if options.private:
             return
         saved = app.autosave
-        lines = notes.last_words(unsent, saved.kept, saved.failure, saved.lost)
+        lines = notes.last_words(unsent, saved.kept, saved.failure, saved.lost, edit=edit)
         # The terminal may be closed.
         with suppress(OSError):
             sys.stderr.write("".join(f"{line}\n" for line in lines))
@@ -69,7 +69,8 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
     if is_stuck():
         # So would be who writes to it, and Python at its end. All is saved.
         os._exit(app.return_code or 0)
-    write_last_words([*app.main.outbox.unsent, *([app.lost_text] if app.lost_text else [])])
+    unsent = [*app.main.outbox.unsent, *([app.lost_text] if app.lost_text else [])]
+    write_last_words(unsent, app.lost_edit)
     if app.is_loading:
         # Loading may take minutes more, and nothing is lost by ending it.
         os._exit(0)

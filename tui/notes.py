@@ -120,17 +120,21 @@ def last_words(
     failure: str | None = None,
     lost: Iterable[tuple[str, str]] = (),
     *,
+    edit: str = "",
     plain: bool = False,
 ) -> Iterator[str]:
     """Lines for the terminal after the chat.
 
     unsent: messages. key: of the session, if at least a part of it is kept. failure: why the last
-    part is not. lost: titles of other sessions, and why not all of them is kept. plain: whether
-    the chat had no screen.
+    part is not. lost: titles of other sessions, and why not all of them is kept. edit: another text
+    of an answer, which Enter did not confirm. plain: whether the chat had no screen.
     """
     if unsent:
         yield f"{len(unsent)} message{'s were' if len(unsent) > 1 else ' was'} not sent:"
         yield from (indent(printable(message, also="\n"), "  ") for message in unsent)
+    if edit:
+        yield "the edited text of an answer was not sent:"
+        yield indent(printable(edit, also="\n"), "  ")
     for title, why in lost:
         yield f"not all of “{title}” was saved: {why}"
     if failure:

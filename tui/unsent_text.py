@@ -32,13 +32,15 @@ class UnsentText:
         self._screen = screen
         # The new message that the box had before the edit, and what was put there for it.
         self._message = self._begun = ""
+        # Another text of an answer of the session that is being left.
+        self._left = ""
 
     @property
     def text(self) -> str:
-        """What would be lost without the box; a command is not worth keeping.
+        """What is kept with the session; a command is not worth that.
 
-        Of an edit it is the other text of the question, if that was changed. That of an answer,
-        which would come back as a message, is not kept.
+        Of an edit it is the other text of the question, if that was changed. That of an answer
+        would come back as a message: see `edited_answer`.
         """
         text = self._screen.composer.text
         if self.edits_answer or (self.edited and text == self._begun):
@@ -49,6 +51,12 @@ class UnsentText:
     def edits_answer(self) -> bool:
         """Whether the text in the box is that of an answer."""
         return self.edited is not None and self.edited.role == "assistant"
+
+    @property
+    def edited_answer(self) -> str:
+        """The other text of an answer, if that was changed; empty without one."""
+        text = self._screen.composer.text if self.edits_answer else ""
+        return "" if text == self._begun else text.strip() and text
 
     def objection(self, text: str) -> str | None:
         """Why a text should not be sent as it is."""
@@ -129,14 +137,20 @@ class UnsentText:
 
     def leave(self) -> None:
         """Keep the text with the session that is left, and empty the box."""
+        self._left = self.edited_answer
         text, problem = self.text, self._screen.chat.save_unsent(self.text)
         self._stop_edit()
         self._screen.composer.load_text(text if problem else "")
 
     def put_back(self, text: str) -> None:
-        """Put a text that was kept into the box, before what was typed since."""
+        """Put a text that was kept into the box, before what was typed since.
+
+        What was not kept with the session that was left moves to the earlier messages.
+        """
         if text:
             self._screen.composer.set_text(text + self._screen.composer.text)
+        left, self._left = self._left, ""
+        self.keep_lost(left)
 
 
 def typed_text(turn: "Turn") -> str:

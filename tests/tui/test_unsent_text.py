@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from fakes.pilot import ChatPilot, running_chat
-from fakes.saved_sessions import query, titles
+from fakes.saved_sessions import query, save_session, titles
 from fakes.scripted import Script
 
 from localspec_tui.archive import Archive
+from localspec_tui.notes import last_words
 from localspec_tui.screens.sessions import SessionsScreen
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -141,6 +142,42 @@ def test_an_edit_is_kept_where_it_changed_the_question(tmp_path: Path) -> None:
             assert chat.screen.unsent.text == chat.screen.composer.text == "half typed"
             await chat.press("!")
             assert chat.screen.composer.text == "half typed!"
+
+    asyncio.run(body())
+
+
+def test_the_edited_text_of_an_answer_is_not_lost_in_another_session(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            save_session(chat.app.archive, "other")
+            await chat.ask("first")
+            chat.screen.composer.set_text("half typed")
+            await chat.press("shift+tab", "e")
+            await chat.until(lambda: chat.screen.unsent.edits_answer)
+            await chat.press(*" And")
+            await open_session(chat, "other")
+            assert chat.screen.composer.text == "" and not chat.screen.unsent.edited
+            assert any("Up brings your text back" in note for note in chat.notes)
+            await chat.press("up")
+            assert chat.screen.composer.text == "Hello, I am a script. And"
+            await chat.press("ctrl+u")
+            await open_session(chat, "first")
+            assert chat.screen.composer.text == "half typed"
+
+    asyncio.run(body())
+
+
+def test_the_edited_text_of_an_answer_is_printed_at_the_end(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.ask("first")
+            await chat.press("shift+tab", "e")
+            await chat.until(lambda: chat.screen.unsent.edits_answer)
+            assert chat.screen.unsent.edited_answer == ""
+            await chat.press(*" And")
+        assert (chat.app.lost_text, chat.app.lost_edit) == ("", "Hello, I am a script. And")
+        words = "\n".join(last_words([], None, edit=chat.app.lost_edit))
+        assert words == "the edited text of an answer was not sent:\n  Hello, I am a script. And"
 
     asyncio.run(body())
 
