@@ -2,8 +2,6 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,6 +14,7 @@ from localspec_tui.database import Database
 from localspec_tui.origins import OriginSegment
 from localspec_tui.row_values import count_of, moment_of, text_or
 from localspec_tui.sanitized import single_line
+from localspec_tui.saved_session import SavedSession, SessionSummary
 from localspec_tui.search_index import Hit
 from localspec_tui.session_rows import UNTITLED, OpenSession, title_in, title_of
 from localspec_tui.session_settings import SessionSettings
@@ -27,35 +26,6 @@ OVERTAKEN = (
     "another window has gone on with this conversation; its messages are another variant (←/→) "
     "when the conversation is opened again"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSummary:
-    """A session as a list shows it. changed: with a time zone. turns: of the active branch."""
-
-    key: str
-    title: str
-    model: str
-    changed: datetime
-    turns: int
-
-
-@dataclass(frozen=True, slots=True)
-class SavedSession:
-    """A session with all its turns.
-
-    settings: those that it was last continued with. origins: of its answers, by the key of the
-    turn. unsent: what was in the text box when the session was left.
-    """
-
-    key: str
-    title: str
-    model: str
-    system: str | None
-    conversation: Conversation
-    settings: SessionSettings
-    origins: Mapping[str, Sequence[OriginSegment]]
-    unsent: str
 
 
 Summaries = list[SessionSummary]

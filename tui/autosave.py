@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError
-from localspec_tui.archive import Archive, SavedSession
+from localspec_tui.archive import Archive
 from localspec_tui.engine_events import AnswerEdited, AnswerStarted, EngineEvent
 from localspec_tui.origins import Origins
+from localspec_tui.saved_session import SavedSession
 from localspec_tui.session_settings import SessionSettings
 
 

@@ -85,7 +85,7 @@ class ConversationSwitch:
     def choose_variant(self, turn: Turn, step: int) -> None:
         """Continue another variant of a turn. step: 1 for the next, -1 for the one before."""
         screen, variants = self._screen, self._screen.conversation.variants(turn)
-        if screen.pending_changes and self._variant in variants:
+        if screen.pending_changes and self._variant and self._variant in variants:
             turn = self._variant
         variant = variants[(variants.index(turn) + step) % len(variants)]
 

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from localspec.conversation.turns import Conversation, Turn
 from localspec.conversation.unfinished import EDITED
 from localspec.errors import InvalidValueError
-from localspec_tui.archive import SavedSession
+from localspec_tui.saved_session import SavedSession
 
 _FORMAT = 1
 # Why an answer is not complete, by its stop reason.

@@ -8,12 +8,12 @@ from typing import Any
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
 from localspec_tui import notes
-from localspec_tui.archive import SavedSession
 from localspec_tui.engine_events import ModelReady
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.labels import absolute, absolute_drafters
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.sampling_defaults import SAMPLING_DEFAULTS
+from localspec_tui.saved_session import SavedSession
 from localspec_tui.session_settings import SessionSettings
 
 

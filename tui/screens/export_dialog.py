@@ -6,8 +6,8 @@ from typing import Any
 from textual.app import App
 
 from localspec.errors import InvalidValueError
-from localspec_tui.archive import SavedSession
 from localspec_tui.export import export_session
+from localspec_tui.saved_session import SavedSession
 from localspec_tui.screens.input_dialog import InputDialog
 
 _NO_LETTERS = re.compile(r"\W+")

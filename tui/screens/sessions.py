@@ -13,9 +13,10 @@ from textual.widgets.option_list import Option
 
 from localspec.errors import LocalspecError
 from localspec.utils.format import ago
-from localspec_tui.archive import Archive, SavedSession, SessionSummary
+from localspec_tui.archive import Archive
 from localspec_tui.labels import messages_text, model_label
 from localspec_tui.notes import KEY_LETTERS
+from localspec_tui.saved_session import SavedSession, SessionSummary
 from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.dialog import Dialog
 from localspec_tui.screens.export_dialog import ask_export
@@ -140,13 +141,13 @@ class SessionsScreen(Dialog[tuple[str, str | None] | None]):
         is_free = action not in ("first_of_all", "last_of_all")
         return is_free or not self.query_one(Input).value
 
-    def action_page_down(self) -> None:
+    async def action_page_down(self) -> None:
         """Move the highlight down by a page."""
-        self.query_one(OptionList).action_page_down()
+        await self.query_one(OptionList).run_action("page_down")
 
-    def action_page_up(self) -> None:
+    async def action_page_up(self) -> None:
         """Move the highlight up by a page."""
-        self.query_one(OptionList).action_page_up()
+        await self.query_one(OptionList).run_action("page_up")
 
     def action_first(self) -> None:
         """Move the highlight to the first row."""
