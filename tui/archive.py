@@ -26,7 +26,9 @@ OVERTAKEN = (
     "another window has gone on with this conversation; its messages are another variant (←/→) "
     "when the conversation is opened again"
 )
-
+DELETED = (
+    "another window has deleted this conversation; it is kept again, whole, because it goes on here"
+)
 
 Summaries = list[SessionSummary]
 SearchResults = list[tuple[SessionSummary, Hit]]
@@ -67,10 +69,15 @@ class Archive:
         """Whether the sessions are in a file, and not in memory only."""
         return self._database.is_kept
 
+    @property
+    def refusal(self) -> str | None:
+        """Why the file cannot be opened, so that nothing is kept; None if it can."""
+        return self._database.refusal
+
     def require_file(self) -> None:
         """Raises LocalspecError if the file cannot be opened: its sessions are not those here."""
-        if self._database.refusal:
-            raise LocalspecError(self._database.refusal)
+        if self.refusal:
+            raise LocalspecError(self.refusal)
 
     def is_stored(self, key: str) -> bool:
         """Whether the file has a session that was created or opened here, or a part of it."""
@@ -161,7 +168,8 @@ class Archive:
             session.saved.clear()
         session.saved.update((turn.key, columns) for turn, columns in unsaved)
         is_overtaken = not is_new and session.is_overtaken(last_saved)
-        self._problem = OVERTAKEN if is_overtaken else self._database.problem
+        news = OVERTAKEN if is_overtaken else self._database.problem
+        self._problem = news or (DELETED if was_deleted else None)
 
     def open(self, key: str) -> SavedSession:
         """Read a session, to continue it here. Raises InvalidValueError for an unknown key.

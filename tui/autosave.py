@@ -124,7 +124,10 @@ class Autosave:
     @property
     def failure(self) -> str | None:
         """Why the last part of the session is not saved; None if it is."""
-        return self._archive.failures.get(self.key) if self.key else None
+        if self.key is None:
+            return None
+        refusal = self._archive.refusal if self.conversation.last else None
+        return self._archive.failures.get(self.key, refusal)
 
     @property
     def lost(self) -> Sequence[tuple[str, str]]:

@@ -20,7 +20,7 @@ from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import LocalspecError
 from localspec.utils.paths import data_folder
 from localspec_tui import database, schema
-from localspec_tui.archive import Archive
+from localspec_tui.archive import DELETED, Archive
 from localspec_tui.session_settings import SessionSettings
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and signals are POSIX's")
@@ -391,6 +391,7 @@ def test_a_deleted_session_is_saved_whole_once_that_is_possible(
         archive.save(key, [], conversation.add(Turn("user", "more")))
         assert archive.failures == {key: f"the sessions in {archive.file}: no room"}
     archive.save_rest()
+    assert archive.problem == DELETED
     assert turn_tree(archive.open(key).conversation) == turn_tree(conversation)
 
 

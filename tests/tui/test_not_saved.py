@@ -195,3 +195,13 @@ def test_the_chat_with_a_screen_says_so_too(locked: Lock, file: Path) -> None:
         assert line.startswith("this conversation was not saved: the sessions in ")
 
     asyncio.run(body())
+
+
+def test_a_chat_whose_file_cannot_be_opened_says_so_at_its_end(chat: Chat, file: Path) -> None:
+    file.parent.write_bytes(b"")
+    done = chat(Script(["One."]), "first\n")
+    assert "\nthis conversation was not saved: conversations in " in done.notes
+    assert " cannot be opened: " in done.notes.splitlines()[-1]
+    assert TO_GO_ON not in done.notes
+    done = chat(Script(["One."]), "")
+    assert "was not saved" not in done.notes
