@@ -135,21 +135,21 @@ class Window:
         last = len(replace(self, dropped=last_question(self.turns)).whole.tokens)
         if last >= self.size and self.continues:
             return InvalidValueError(
-                f"the answer and its question fill the context of {self.size} tokens; {way_out}"
+                f"the answer and its question fill the context of {self.size:,} tokens; {way_out}"
             )
         if last >= self.size:
             return InvalidValueError(
-                f"the message has {last} tokens, system prompt and template included, and the "
-                f"context holds {self.size}; shorten the message or {way_out}"
+                f"the message has {last:,} tokens, system prompt and template included, and the "
+                f"context holds {self.size:,}; shorten the message or {way_out}"
             )
         if self.continues:
             return ContextFullError(
-                f"the context of {self.size} tokens is full, so the answer cannot go on; let the "
+                f"the context of {self.size:,} tokens is full, so the answer cannot go on; let the "
                 f"oldest turns be dropped, or {way_out}"
             )
         return ContextFullError(
-            f"the conversation has {len(self.whole.tokens)} tokens with this message, and the "
-            f"context holds {self.size}; let the oldest turns be dropped, begin another "
+            f"the conversation has {len(self.whole.tokens):,} tokens with this message, and the "
+            f"context holds {self.size:,}; let the oldest turns be dropped, begin another "
             f"conversation, or {way_out}"
         )
 

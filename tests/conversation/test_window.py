@@ -97,6 +97,13 @@ def test_what_does_not_fit(
     window(count, 10 * count + 1, continues=continues).with_room(1, drops=False)
 
 
+def test_thousands_are_marked() -> None:
+    long = window(1, 2048)
+    long.turns[0].written = TokenizedText("a", (97,) * 10_011)
+    with pytest.raises(InvalidValueError, match=r"10,011 tokens, .* the context holds 2,048;"):
+        long.with_room(1, drops=False)
+
+
 def test_where_dropping_does_not_help() -> None:
     with pytest.raises(InvalidValueError, match="the message has 10 tokens"):
         window(3, 10).with_room(1, drops=True)
