@@ -16,7 +16,7 @@ from localspec_tui.engine_thread import EngineThread
 from localspec_tui.export import export_session
 from localspec_tui.session_settings import with_thinking
 from localspec_tui.settings_switch import SettingsSwitch
-from localspec_tui.slash_commands import ALIASES, as_message, drafters_of, parse, path_of
+from localspec_tui.slash_commands import ALIASES, COMMANDS, as_message, drafters_of, parse, path_of
 
 
 class Chat(Protocol):
@@ -69,6 +69,11 @@ class ChatCommands(ABC):
             hint = did_you_mean(name, [*self._actions, *ALIASES], most=1) or "/help lists them."
             raise InvalidValueError(
                 f"there is no command {name}; {hint} To send it as a message, begin it with //"
+            )
+        if argument and name in COMMANDS:
+            raise InvalidValueError(
+                f"{name} takes nothing behind it, and there is {argument!r}; to send this as a "
+                "message, begin it with //"
             )
         without = None if argument else self._without.get(name)
         if without is None:
