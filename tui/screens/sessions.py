@@ -43,13 +43,13 @@ class SessionsScreen(Dialog[tuple[str, str | None] | None]):
         Binding("escape", "dismiss(None)", "Close"),
         Binding("down", "move(1)", "Next", show=False),
         Binding("up", "move(-1)", "The one before", show=False),
-        Binding("pagedown", "page_down", "A page down", show=False),
-        Binding("pageup", "page_up", "A page up", show=False),
-        Binding("ctrl+home", "first", "The first", show=False),
-        Binding("ctrl+end", "last", "The last", show=False),
+        Binding("pagedown", "list('page_down')", "A page down", show=False),
+        Binding("pageup", "list('page_up')", "A page up", show=False),
+        Binding("ctrl+home", "list('first')", "The first", show=False),
+        Binding("ctrl+end", "list('last')", "The last", show=False),
         # In a text these move the cursor.
-        Binding("home", "first_of_all", "The first", show=False, priority=True),
-        Binding("end", "last_of_all", "The last", show=False, priority=True),
+        Binding("home", "whole_list('first')", "The first", show=False, priority=True),
+        Binding("end", "whole_list('last')", "The last", show=False, priority=True),
         Binding("ctrl+t", "rename", "Title"),
         Binding("ctrl+s", "export", "Save to a file"),
         Binding("ctrl+d", "delete", "Delete", priority=True),
@@ -138,27 +138,14 @@ class SessionsScreen(Dialog[tuple[str, str | None] | None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether the key of an action works now."""
-        is_free = action not in ("first_of_all", "last_of_all")
-        return is_free or not self.query_one(Input).value
+        return action != "whole_list" or not self.query_one(Input).value
 
-    async def action_page_down(self) -> None:
-        """Move the highlight down by a page."""
-        await self.query_one(OptionList).run_action("page_down")
-
-    async def action_page_up(self) -> None:
-        """Move the highlight up by a page."""
-        await self.query_one(OptionList).run_action("page_up")
-
-    def action_first(self) -> None:
-        """Move the highlight to the first row."""
-        self.query_one(OptionList).action_first()
-
-    def action_last(self) -> None:
-        """Move the highlight to the last row."""
-        self.query_one(OptionList).action_last()
+    async def action_list(self, move: str) -> None:
+        """Move the highlight. move: an action of the list."""
+        await self.query_one(OptionList).run_action(move)
 
     # Where nothing is typed.
-    action_first_of_all, action_last_of_all = action_first, action_last
+    action_whole_list = action_list
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
