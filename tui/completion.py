@@ -4,14 +4,15 @@ import os
 
 from localspec.utils.format import printable
 from localspec_tui.attachments import Attachments
+from localspec_tui.command_arguments import complete_argument
 from localspec_tui.file_names import complete_path, similar_file, written_name
 from localspec_tui.slash_commands import complete_command, is_command
 
 
 def completion(line: str) -> str:
-    """The rest of a command, or of the path at the end of a line after an @; may be empty."""
+    """The rest of a command or its argument, or of a path after an @ at the end; may be empty."""
     if line.startswith("/"):
-        return complete_command(line)
+        return complete_command(line) or complete_argument(line)
     before, at, prefix = line.rpartition("@")
     if not at or (before and not before[-1].isspace()):
         return ""

@@ -16,8 +16,6 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from localspec.errors import LocalspecError
-
 Items = list[CompletionItem[str]]
 Complete = Callable[[click.Context, click.Parameter, str], Items]
 # Bash ends a word at these.
@@ -72,21 +70,12 @@ def models(fixed: Sequence[str]) -> Complete:
 
 
 def _models() -> list[tuple[str, str | None]]:
-    """Return the names of all pairs and of the models on this disk; pairs have a note."""
+    """Return what `model_names` returns, which is loaded only here."""
     try:
-        from localspec.hub import store
-        from localspec.imports import links
-        from localspec.models import registry
-        from localspec.models.bundled_files import bundled_files
-
-        pairs = [(pair.name, pair.note) for pair in registry.pairs().values()]
-        bundled = [(file.stem, None) for file in bundled_files()]
-        # Other files outside of the Hub's cache are named by their paths, which `_paths` knows.
-        stored = [(model.name, None) for model in (*store.models(), *links.imported())]
-    except (LocalspecError, ImportError, OSError, ValueError):
-        # The user is still typing; the command itself will explain the error.
+        from localspec.models.model_names import model_names
+    except ImportError:
         return []
-    return [*pairs, *bundled, *stored]
+    return model_names()
 
 
 def _paths(typed: str) -> Iterator[tuple[str, None]]:

@@ -354,6 +354,31 @@ def test_file_names_in_an_attached_file_are_not_attached(folder: Path) -> None:
     assert FILES.names("@loop.txt") == ["loop.txt"]
 
 
+def test_arguments_of_commands_are_completed(folder: Path) -> None:
+    (folder / "own.gguf").touch()
+    for line, rest in {
+        "/model qwen3-8": "b",
+        "/model termin": "al",
+        "/model ow": "n.gguf",
+        "/model ./o": "wn.gguf",
+        "/model sr": "c/",
+        "/model ma": "",
+        "/model": "",
+        "/model ": "",
+        "/model qwen3-8b qw": "",
+        "/draft su": "ffix",
+        "/draft none": "",
+        "/draft suffix, loo": "kup",
+        "/draft suffix,ng": "ram",
+        "/think ": "on",
+        "/think of": "f",
+        "/drop-oldest o": "n",
+        "/save ma": "",
+        "/nothing o": "",
+    }.items():
+        assert completion(line) == rest, line
+
+
 def test_completions_are_the_entries_of_the_folder(folder: Path) -> None:
     (folder / ".hidden").touch()
     (folder / "Makefile").touch()
