@@ -16,7 +16,7 @@ from localspec.conversation.turns import Turn
 from localspec.errors import InvalidValueError
 from localspec.utils.media_file import is_sound
 from localspec_tui.attached_file import Attached, attached_file, file_contents
-from localspec_tui.file_names import path_of, quoted, similar_file, typeable
+from localspec_tui.file_names import path_of, quoted, similar_file, spaced_file, typeable
 from localspec_tui.slash_commands import as_message
 
 # Code, or an @ that begins a word.
@@ -113,6 +113,14 @@ class Attachments:
         compared = len(missing) <= _MOST_COMPARED
         for name, is_file_name in missing.items():
             if is_file_name or (compared and similar_file(name)):
+                return name
+        return None
+
+    def unquoted(self, text: str) -> str | None:
+        """Return the first name of a file after @ that needs quotes, as it has spaces, or None."""
+        bare = [each for each in _CODE_OR_WORD.finditer(text) if each["bare"]]
+        for match in bare[:_MOST_COMPARED]:
+            if not self._name(match) and (name := spaced_file(text[match.start("bare") :])):
                 return name
         return None
 

@@ -5,7 +5,7 @@ import os
 from localspec.utils.format import printable
 from localspec_tui.attachments import Attachments
 from localspec_tui.command_arguments import complete_argument
-from localspec_tui.file_names import complete_path, similar_file, written_name
+from localspec_tui.file_names import complete_path, quoted, similar_file, written_name
 from localspec_tui.slash_commands import complete_command, is_command
 
 
@@ -13,19 +13,37 @@ def completion(line: str) -> str:
     """The rest of a command or its argument, or of a path after an @ at the end; may be empty."""
     if line.startswith("/"):
         return complete_command(line) or complete_argument(line)
-    before, at, prefix = line.rpartition("@")
-    if not at or (before and not before[-1].isspace()):
+    prefix = _begun_path(line)
+    if prefix is None:
         return ""
-    if " " in prefix and not prefix.startswith('"'):
-        return ""
-    paths = complete_path(prefix)
     # Behind what was typed; paths that differ in capitals cannot be shown so.
+    paths = complete_path(prefix)
     return next((path.removeprefix(prefix) for path in paths if path.startswith(prefix)), "")
+
+
+def quoted_completion(line: str) -> str:
+    """The path at the end of a line after an @ in quotes, if it is completed only so; or empty."""
+    prefix = _begun_path(line)
+    if not prefix:
+        return ""
+    return next((path for path in complete_path(prefix) if path.startswith(f'"{prefix}')), "")
+
+
+def _begun_path(line: str) -> str | None:
+    """What is typed of a path at the end of a line after an @; None if there is none."""
+    before, at, prefix = line.rpartition("@")
+    if line.startswith("/") or not at or (before and not before[-1].isspace()):
+        return None
+    return None if " " in prefix and not prefix.startswith('"') else prefix
 
 
 def objection(text: str, attachments: Attachments) -> str | None:
     """Return which file that a text attaches does not exist, in a line; None if all of them do."""
-    missing = None if is_command(text) else attachments.missing(text)
+    if is_command(text):
+        return None
+    if name := attachments.unquoted(text):
+        return f"@{printable(name)} needs quotes: @{quoted(printable(name))}; put them around it"
+    missing = attachments.missing(text)
     if missing is None:
         return None
     similar = similar_file(missing)

@@ -49,7 +49,24 @@ def similar_file(name: str) -> str | None:
     except (OSError, ValueError):
         return None
     found = similar_names(word, names) if len(word) >= _LEAST_SIMILAR else []
-    return found[0] if found else None
+    # Two names are not alike because of what they end in.
+    stem = os.path.splitext(word)[0]
+    return next((each for each in found if similar_names(stem, [os.path.splitext(each)[0]])), None)
+
+
+def spaced_file(text: str) -> str | None:
+    """Return the file or folder whose name, with spaces in it, a text begins with."""
+    parent, slash, _ = text.split(maxsplit=1)[0].rpartition("/")
+    stem = parent + slash
+    try:
+        names = os.listdir(path_of(stem))
+    except (OSError, ValueError):
+        return None
+    behind = text[len(stem) :]
+    spaced = (name for name in names if _SPACE.search(name) and behind.startswith(name))
+    longest = max(spaced, key=len, default="")
+    ends = not behind[len(longest) : len(longest) + 1].isalnum()
+    return stem + longest if longest and ends else None
 
 
 def complete_path(prefix: str) -> Iterator[str]:

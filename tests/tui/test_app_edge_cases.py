@@ -279,6 +279,22 @@ def test_a_file_name_is_completed_and_its_file_attached(
     asyncio.run(body())
 
 
+def test_tab_puts_quotes_around_a_name_with_spaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my notes.txt").write_text("remember the milk")
+
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.press(*"read @my", "tab", "!")
+            assert chat.screen.composer.text == 'read @"my notes.txt"!'
+            await chat.press("ctrl+z", "ctrl+z")
+            assert chat.screen.composer.text == "read @my"
+
+    asyncio.run(body())
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [(b"\x00\x01\xff", "is no"), (b"x" * 300_000, "has more than 256 KiB")],

@@ -14,7 +14,7 @@ from localspec.errors import InvalidValueError
 from localspec_tui import attached_file, attachments
 from localspec_tui.attached_file import MAX_BYTES
 from localspec_tui.attachments import Attachments, typed_message, with_images_of
-from localspec_tui.completion import completion
+from localspec_tui.completion import completion, objection, quoted_completion
 from localspec_tui.file_names import complete_path, similar_file
 from localspec_tui.message_history import recalled
 
@@ -354,6 +354,39 @@ def test_file_names_in_an_attached_file_are_not_attached(folder: Path) -> None:
     assert FILES.names("@loop.txt") == ["loop.txt"]
 
 
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("See @my", '"my notes.txt"'),
+        ("@my notes", ""),
+        ('@"my', ""),
+        ("@ma", ""),
+        ("@", ""),
+        ("/x @my", ""),
+    ],
+)
+def test_a_name_with_spaces_is_completed_with_quotes(folder: Path, line: str, path: str) -> None:
+    assert quoted_completion(line) == path
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("explain @my notes.txt, please", "my notes.txt"),
+        ("explain @./my notes.txt", "./my notes.txt"),
+        ("@my notes.txts", None),
+        ("@my notes", None),
+        ('@"my notes.txt"', None),
+        ("`@my notes.txt`", None),
+        ("@main.py", None),
+    ],
+)
+def test_a_name_with_spaces_needs_quotes(folder: Path, text: str, name: str | None) -> None:
+    assert FILES.unquoted(text) == name
+    if name:
+        assert f'needs quotes: @"{name}"' in (objection(text, FILES) or "")
+
+
 def test_arguments_of_commands_are_completed(folder: Path) -> None:
     (folder / "own.gguf").touch()
     for line, rest in {
@@ -432,6 +465,7 @@ def test_a_file_that_is_missing(folder: Path, text: str, missing: str | None) ->
         ("mai", None),
         ("gone/main.py", None),
         ("nul\0byte/main.py", None),
+        ("nofile.py", None),
     ],
 )
 def test_a_misspelt_name_is_like_that_of_a_file(

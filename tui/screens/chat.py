@@ -16,7 +16,7 @@ from localspec.conversation.turns import Conversation, Turn
 from localspec.conversation.unfinished import is_unfinished
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.format import counted
-from localspec_tui.completion import completion
+from localspec_tui.completion import completion, quoted_completion
 from localspec_tui.conversation_search import ConversationSearch
 from localspec_tui.conversation_switch import ConversationSwitch
 from localspec_tui.dialogs import Dialogs
@@ -102,6 +102,7 @@ class ChatScreen(Screen[None]):
             self.unsent.as_attachments,
             self.outbox.take_last,
             self.history,
+            complete_quoted=quoted_completion,
             id="composer",
         )
         # Looked up for each token, and faster so than by a query.

@@ -51,8 +51,9 @@ class Composer(TextArea, OrderedKeys):
     A terminal without bracketed paste sends a paste as keys: an Enter among them is a line break,
     and one at their end sends the message.
 
-    complete: makes the suggestions. object_to: a text that it objects to is sent by the second
-    Enter. attach: makes attachments of pasted paths. take_back, history: what Up brings back.
+    complete: makes the suggestions. complete_quoted: where there is none, what Tab puts in place of
+    the last word after an @. object_to: a text that it objects to is sent by the second Enter.
+    attach: makes attachments of pasted paths. take_back, history: what Up brings back.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -109,11 +110,13 @@ class Composer(TextArea, OrderedKeys):
         take_back: TakeBack,
         history: MessageHistory,
         *,
+        complete_quoted: Complete,
         id: str | None = None,
     ) -> None:
         self._folded = FoldedLines()
         super().__init__(id=id, highlight_cursor_line=False, placeholder=_PLACEHOLDER)
-        self._complete, self._object_to, self._attachments = complete, object_to, attach
+        self._complete, self._complete_quoted = complete, complete_quoted
+        self._object_to, self._attachments = object_to, attach
         self._take_back, self._history = take_back, history
         # The text that was objected to last.
         self._questioned = ""
@@ -290,11 +293,19 @@ class Composer(TextArea, OrderedKeys):
         if self.suggestion:
             self.insert(self.suggestion)
         elif self.text:
-            return
+            self._accept_quoted()
         elif self._first_message:
             self.set_text(self._first_message)
         else:
             raise SkipAction
+
+    def _accept_quoted(self) -> None:
+        """Put a path that needs quotes in place of the beginning that was typed without them."""
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        if column == len(line) and (path := self._complete_quoted(line)):
+            start = (row, line.rindex("@") + 1)
+            self.move_cursor(self.replace(path, start, (row, column)).end_location)
 
     def action_cursor_up(self, select: bool = False) -> None:
         """Move up by a line; in an empty composer, bring back an earlier message."""
