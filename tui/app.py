@@ -262,12 +262,16 @@ class ChatApp(App[None]):
     async def action_stop_or_quit(self) -> None:
         """Copy the selected text, if any; else stop the answer, and quit the second time.
 
-        Where there is no answer, a text in the box goes to the earlier messages first.
+        Where there is no answer, the bar that finds a text is closed first, and a text in the box
+        goes to the earlier messages.
         """
         if selected := self._selected_text:
             self.copier.copy(selected)
             return
         is_idle = not self.engine_thread.busy
+        if is_idle and self.screen is self.main and self.main.search.bar.has_focus_within:
+            self.main.search.bar.action_close()
+            return
         self.main.action_stop()
         if is_idle and self.screen is self.main and self.main.unsent.set_aside():
             self.notify("kept: Up brings it back", timeout=4)
@@ -284,8 +288,13 @@ class ChatApp(App[None]):
     @property
     def _selected_text(self) -> str | None:
         focused = self.focused
-        if isinstance(focused, (Input, TextArea)) and focused.selected_text:
+        if isinstance(focused, TextArea) and focused.selected_text:
             return focused.selected_text
+        if isinstance(focused, Input) and focused.selected_text:
+            # The bar that finds a text selects the whole by itself.
+            is_whole = focused.selected_text == focused.value
+            if not (is_whole and self.main.search.bar.has_focus_within):
+                return focused.selected_text
         return self.screen.get_selected_text()
 
     async def action_quit(self) -> None:

@@ -90,6 +90,21 @@ def test_the_origin_view_is_searched_and_letters_stay_in_the_bar(tmp_path: Path)
     asyncio.run(body())
 
 
+def test_ctrl_c_closes_the_bar_and_leaves_the_text_box(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            chat.screen.composer.set_text("half a thought")
+            await chat.press("ctrl+f", *"needle", "ctrl+c")
+            assert not chat.screen.search.bar.display
+            # Its text is selected where it is opened again.
+            await chat.press("ctrl+f", "ctrl+c")
+            assert not chat.screen.search.bar.display
+            assert chat.screen.composer.has_focus
+            assert chat.screen.composer.text == "half a thought"
+
+    asyncio.run(body())
+
+
 @pytest.mark.slow
 def test_older_turns_are_mounted(tmp_path: Path) -> None:
     async def body() -> None:
