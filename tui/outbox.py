@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from localspec.conversation.turns import Turn
     from localspec_tui.screens.chat import ChatScreen
 
+# Letters of a message that some models take seconds to divide into tokens.
+_LONG = 10_000
+
 
 class Outbox:
     """Gives a message to the engine once the answer before it has ended; until then it is queued.
@@ -139,6 +142,8 @@ class Outbox:
             self.refuse(str(error))
             return
         self._remark = remark(text, attachments)
+        if len(text) > _LONG or (isinstance(message, str) and len(message) > _LONG):
+            self._screen.progress.show_action("dividing the message into tokens")
         if edited is None:
             engine_thread.send(message)
         else:

@@ -4,12 +4,13 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from threading import Event
 from time import sleep
 
 import pytest
 from fakes.chat_terminal import CTRL_Q, ChatTerminal
-from fakes.pilot import ChatPilot, running_chat
-from fakes.scripted import Script
+from fakes.pilot import TIMEOUT, ChatPilot, running_chat
+from fakes.scripted import Script, ScriptedModel
 
 from localspec.conversation.events import Notice
 from localspec_tui.engine_thread import EngineThread
@@ -95,6 +96,27 @@ def test_escape_drops_the_queue_and_then_stops_the_answer(tmp_path: Path) -> Non
             await chat.wait_idle()
             assert len(chat.contents) == 2
             assert "stopped" in chat.text
+
+    asyncio.run(body())
+
+
+def test_a_long_message_shows_at_once_that_it_is_on_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, tokenize = Event(), ScriptedModel.tokenize
+
+    def slow(model: ScriptedModel, text: str) -> list[int]:
+        assert go_on.wait(TIMEOUT)
+        return tokenize(model, text)
+
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            monkeypatch.setattr(ScriptedModel, "tokenize", slow)
+            await chat.send("word " * 2001)
+            await chat.until(lambda: "dividing the message into tokens" in chat.text)
+            go_on.set()
+            await chat.wait_idle()
+            assert "dividing" not in chat.text and len(chat.contents) == 2
 
     asyncio.run(body())
 
