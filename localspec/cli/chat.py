@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Set where the chat runs for a browser.
 _SERVED = "TEXTUAL_DRIVER"
+# Conversations that an error names.
+_MOST_NAMED = 5
 
 
 @click.command()
@@ -114,6 +116,8 @@ def chat(
     chosen = _merged_preset(preset, system, options)
     if web and plain:
         raise InvalidValueError("--web and --plain are two kinds of chat; leave one out")
+    if plain and theme and _is_named("theme"):
+        raise InvalidValueError("--plain has no colours; leave --theme out, or --plain")
     if web:
         web_chat.serve(_command(), port or web_chat.PORT)
         return 0
@@ -231,11 +235,16 @@ def _session(archive: "Archive", resume: str | None, *, latest: bool) -> str | N
         archive.require_file()
     if resume is None:
         return archive.latest() if latest else None
-    keys = [each.key for each in archive.list() if each.key.startswith(resume)]
-    if len(keys) != 1:
-        problem = "several conversations begin" if keys else "no conversation begins"
-        raise InvalidValueError(f"{problem} with {resume!r}; localspec chat -c opens the latest")
-    return keys[0]
+    found = [each for each in archive.list() if each.key.startswith(resume)]
+    if not found:
+        raise InvalidValueError(
+            f"no conversation begins with {resume!r}; localspec chat -c opens the latest"
+        )
+    if len(found) > 1:
+        named = ", ".join(f"{each.key} ({each.title})" for each in found[:_MOST_NAMED])
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        raise InvalidValueError(f"{len(found)} conversations begin with {resume!r}: {named}{more}")
+    return found[0].key
 
 
 def _command() -> str:

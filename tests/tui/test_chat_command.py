@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from fakes.pilot import running_chat
+from fakes.saved_sessions import save_session
 from fakes.scripted import Script
 from fakes.templates import QWEN3
 from fakes.terminal import on_terminal
@@ -82,6 +84,7 @@ finally:
     ("arguments", "line"),
     [
         (["--theme", "mud"], "localspec: error: --theme is 'mud'; choose textual-dark, "),
+        (["--theme", "mud", "--plain"], "localspec: error: --plain has no colours; leave --theme"),
         (["--preset", "x"], "localspec: error: there is no preset 'x'; "),
         (["--resume", "x"], "localspec: error: no conversation begins with 'x'; "),
         (["--top-p", "7"], "localspec: error: --top-p is 7.0; it must be above 0"),
@@ -93,6 +96,17 @@ finally:
 )
 def test_a_bad_option_is_one_line(arguments: list[str], line: str) -> None:
     assert refused(*arguments).startswith(line)
+
+
+@pty
+def test_conversations_that_begin_alike_are_named() -> None:
+    with closing(Archive()) as archive:
+        keys = [save_session(archive, f"number {number}") for number in range(17)]
+    first = next(key[0] for key in keys if sum(each[0] == key[0] for each in keys) > 1)
+    alike = [key for key in keys if key[0] == first]
+    said = refused("--resume", first)
+    assert said.startswith(f"localspec: error: {len(alike)} conversations begin with '{first}': ")
+    assert f"{alike[-1]} (number {keys.index(alike[-1])})" in said
 
 
 @pty
