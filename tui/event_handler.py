@@ -128,6 +128,7 @@ class EngineEventHandler:
     def _question_asked(self, event: QuestionAsked) -> None:
         self._screen.view.show(event.turn.path)
         self._screen.outbox.note_remark()
+        self._screen.composer.suggest_first_message("")
         self._app.save_question(event.turn)
         self.note_archive_problem()
         self.state = "reading"

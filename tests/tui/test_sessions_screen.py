@@ -180,6 +180,17 @@ def test_a_first_message_is_suggested_in_an_empty_conversation_only(tmp_path: Pa
     asyncio.run(body())
 
 
+def test_no_first_message_is_suggested_behind_one(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path, bundled=True) as chat:
+            assert "Tab takes this" in chat.text
+            chat.app.engine_thread.send("hi")
+            await chat.wait_idle()
+            assert "Tab takes this" not in chat.text
+
+    asyncio.run(body())
+
+
 def test_the_open_session_cannot_be_deleted(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:
