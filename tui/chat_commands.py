@@ -1,5 +1,6 @@
 """Chat commands: what the slash commands do, in the chat and in the plain chat."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -65,6 +66,11 @@ class ChatCommands(ABC):
     def run(self, text: str) -> None:
         """Run a command. Raises LocalspecError if that is not possible."""
         name, argument = parse(text)
+        if name not in self._actions and os.path.exists(path := text.strip()):
+            what = "a folder; name a file in it" if os.path.isdir(path) else "a file; name it"
+            raise InvalidValueError(
+                f"{path} is {what} after @, or begin it with // to send it as a message"
+            )
         if name not in self._actions:
             hint = did_you_mean(name, [*self._actions, *ALIASES], most=1) or "/help lists them."
             raise InvalidValueError(

@@ -136,10 +136,13 @@ def test_models_and_drafters_are_switched(chat: Chat) -> None:
 def test_what_is_no_command_or_no_file_is_one_line(chat: Chat, tmp_path: Path) -> None:
     there = tmp_path / "there.md"
     there.touch()
-    typed = "/nw\n/quit now\n/edit x\n/save x.md\n@gone.txt\nhi @nobody\n/edit\n/save\n"
+    (folder := tmp_path / "my dir").mkdir()
+    typed = f"{folder}\n{there}\n/nw\n/quit now\n/edit x\n/save x.md\n@gone.txt\nhi @nobody\n/edit\n/save\n"
     typed += f"/save {there}\n/help\n/bye\nno\n"
     done = chat(Script(), typed)
     for line in (
+        f"{folder} is a folder; name a file in it after @, or begin it with // to send it as a",
+        f"{there} is a file; name it after @, or begin it with // to send it as a message",
         "there is no command /nw; did you mean /new?",
         "/quit takes nothing behind it, and there is 'now'; to send this as a message, begin it",
         "there is no message yet",
