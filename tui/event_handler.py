@@ -190,7 +190,10 @@ class EngineEventHandler:
             # Answers are Markdown with a chat template, and plain text without one.
             view.show([])
             view.show(self._screen.conversation.turns)
-        for line in filter(None, (notes.missing_drafter(event), *event.notes)):
+        missing = notes.missing_drafter(event)
+        if missing and (before is None or missing != notes.missing_drafter(before)):
+            view.note(missing)
+        for line in event.notes:
             view.note(line)
         if before is None and event.bundled and not self._screen.conversation.turns:
             view.note(notes.first_launch())

@@ -137,7 +137,8 @@ def test_what_is_no_command_or_no_file_is_one_line(chat: Chat, tmp_path: Path) -
     there = tmp_path / "there.md"
     there.touch()
     (folder := tmp_path / "my dir").mkdir()
-    typed = f"{folder}\n{there}\n/nw\n/quit now\n/edit x\n/save x.md\n@gone.txt\nhi @nobody\n/edit\n/save\n"
+    typed = f"{folder}\n{there}\n/nw\n/quit now\n"
+    typed += "/edit x\n/save x.md\n@gone.txt\nhi @nobody\n/edit\n/save\n"
     typed += f"/save {there}\n/help\n/bye\nno\n"
     done = chat(Script(), typed)
     for line in (

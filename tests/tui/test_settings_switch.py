@@ -40,6 +40,10 @@ def test_a_command_that_fails_takes_back_no_switch_behind_it(tmp_path: Path, fai
             assert chat.notes[1:] == ["draft: off (drafting was turned off)"]
             assert chat.screen.event_handler.ready.draft == ()
             assert (settings.model, settings.current.draft) == ("scripted", "none")
+            script.fails["switch"] = ModelLoadError("no such model")
+            settings.apply("/models/other.gguf", settings.current)
+            await chat.wait_idle()
+            assert chat.notes[1:] == ["draft: off (drafting was turned off)", "no such model"]
             settings.apply(settings.model, replace(settings.current, draft="auto"))
             await chat.wait_idle()
             assert chat.screen.event_handler.ready.draft == ("suffix",)
