@@ -144,5 +144,6 @@ class Dialogs:
                 screen.outbox.release()
 
         question = notes.context_full(size, most, chat.autosave.kept)
-        choices = notes.context_full_choices(size, larger)
+        drops = chat.settings.current.drop_oldest
+        choices = notes.context_full_choices(size, larger, drops=drops)
         chat.push_screen(ChoiceDialog(question, choices, gives_way=True), decided)

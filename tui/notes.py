@@ -103,12 +103,14 @@ def context_full(size: int, most: int, key: str | None, *, plain: bool = False) 
     )
 
 
-def context_full_choices(size: int, larger: int) -> Mapping[str, str]:
-    """The answers of the dialog. larger: a context to load the model with, if it is larger."""
-    choices = {
-        "stop": "Leave it as it is",
-        "drop": "Drop oldest messages from now on",
-    }
+def context_full_choices(size: int, larger: int, *, drops: bool = False) -> Mapping[str, str]:
+    """The answers of the dialog. larger: a context to load the model with, if it is larger.
+
+    drops: whether the oldest messages are dropped already.
+    """
+    choices = {"stop": "Leave it as it is"}
+    if not drops:
+        choices["drop"] = "Drop oldest messages from now on"
     if larger > size:
         choices["larger"] = f"Load with {larger:,} tokens and go on"
     return {**choices, "new": "Begin another conversation"}

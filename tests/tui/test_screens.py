@@ -332,6 +332,7 @@ def test_where_a_larger_context_does_not_fit_the_chat_goes_on(tmp_path: Path) ->
 
 def test_the_question_of_a_full_context() -> None:
     assert [*context_full_choices(99, 99)] == ["stop", "drop", "new"]
+    assert [*context_full_choices(99, 120, drops=True)] == ["stop", "larger", "new"]
     assert context_full(99, 99, None).endswith("is full. The model was made for no more.")
     assert context_full(99, 0, None) == "The context of 99 tokens is full."
     assert context_full(99, 120, None).endswith("localspec chat --ctx 120")
