@@ -100,6 +100,19 @@ def test_escape_drops_the_queue_and_then_stops_the_answer(tmp_path: Path) -> Non
     asyncio.run(body())
 
 
+def test_what_is_refused_again_is_said_once(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(context=100), tmp_path) as chat:
+            await chat.send("word " * 200)
+            for _ in range(3):
+                await chat.wait_idle()
+                await chat.press("enter")
+            await chat.wait_idle()
+            assert sum("system prompt and template included" in each for each in chat.notes) == 1
+
+    asyncio.run(body())
+
+
 def test_a_long_message_shows_at_once_that_it_is_on_its_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,7 +91,10 @@ class ConversationView(EntryWindow, can_focus=False):
         self.replace_from(at, map(self._make_entry, turns[same:]))
 
     def note(self, line: str, *, warning: bool = False) -> None:
-        """Show a note after the last turn."""
+        """Show a note after the last turn, unless the last one says the same."""
+        last = self.entries[-1] if self.entries else None
+        if isinstance(last, NoteEntry) and last.text == line:
+            return
         self.replace_from(len(self.entries), [NoteEntry(line, warning)])
 
     def clear(self) -> None:
