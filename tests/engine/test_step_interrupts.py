@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from time import sleep
+from threading import Event
 
 import pytest
 from fakes.company import FakeContext, Threads, Writer
@@ -84,19 +84,19 @@ def test_a_pass_beside_others(scheduler: Scheduler) -> None:
 def test_waiting_for_steps(scheduler: Scheduler, what: str) -> None:
     text = scheduler.new_text()
 
-    def hold_a_step() -> None:
+    def hold_a_step(begun: Event) -> None:
         step = text.step()
         with step, step:
+            begun.set()
             for _ in range(3):
                 scheduler.lock.wait(0.001)
 
     def work() -> None:
-        threads = Threads()
+        threads, begun = Threads(), Event()
         with ExitStack() as ends:
             ends.callback(threads.join)
-            threads.start(hold_a_step)
-            while not text.steps:
-                sleep(0.0001)
+            threads.start(hold_a_step, begun)
+            assert begun.wait(30)
             with scheduler.exclusive() if what == "exclusive" else text.between_steps():
                 assert not text.in_step
 
