@@ -135,8 +135,8 @@ def test_a_key_says_why_it_does_nothing(tmp_path: Path, key: str) -> None:
     async def body() -> None:
         async with running_chat(Script([LONG], rate=100), tmp_path) as chat:
             await chat.press(key)
-            await chat.wait_idle()
-            assert any("there is no message yet" in note for note in chat.notes)
+            [note] = chat.app._notifications
+            assert note.message == "there is no message yet"
             await write_some(chat)
             await chat.press(key)
             assert [*chat.app._notifications][-1].message == "Esc stops the answer first"
@@ -154,6 +154,10 @@ def test_what_cannot_go_on_is_one_line(tmp_path: Path) -> None:
             await chat.send("/continue")
             await chat.wait_idle()
             assert "the last answer is complete" in chat.text
+            chat.screen.view.clear()
+            await chat.press("ctrl+g")
+            await chat.wait_idle()
+            assert any("the last answer is complete" in note for note in chat.notes)
             assert chat.contents == ["hi", "Hello, I am a script."]
 
     asyncio.run(body())

@@ -514,8 +514,8 @@ def test_tab_without_a_suggestion_stays_in_a_text(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:
             await chat.ask("hi")
-            await chat.press(*"/model te", "tab", *"example")
-            assert chat.screen.composer.text == "/model teexample"
+            await chat.press(*"look at te", "tab", *"example")
+            assert chat.screen.composer.text == "look at teexample"
             assert chat.screen.unsent.edited is None
             await chat.press("ctrl+u", "tab")
             assert not chat.screen.composer.has_focus

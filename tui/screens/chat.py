@@ -302,13 +302,14 @@ class ChatScreen(Screen[None]):
 
     def key_ctrl_g(self) -> None:
         """Say why there is nothing to go on with."""
-        if not self.check_action("continue_answer", ()):
+        self.key_ctrl_r()
+        if self.conversation.turns and not self.check_action("continue_answer", ()):
             self.action_continue_answer()
 
     def key_ctrl_r(self) -> None:
         """Say why there is nothing to answer again."""
-        if not self.check_action("regenerate", ()):
-            self.action_regenerate()
+        if not self.conversation.turns:
+            self.notify("there is no message yet", timeout=3)
 
     def action_drop_queued(self) -> None:
         """Drop the messages that wait. Up brings them back."""
@@ -342,9 +343,7 @@ class ChatScreen(Screen[None]):
     def _is_kept_busy(self) -> bool:
         """Whether the engine writes an answer, which no key but Esc ends; if so, say that."""
         is_kept = self.chat.engine_thread.busy and self.event_handler.state != "loading"
-        # A switch of the conversation or of a variant is over soon.
-        is_kept = is_kept and not self.pending_changes
-        if is_kept:
+        if is_kept := is_kept and not self.pending_changes:  # a switch is over soon
             self.notify("Esc stops the answer first", timeout=3)
         return is_kept
 
