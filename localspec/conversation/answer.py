@@ -317,7 +317,7 @@ class Answer(Closing, Iterator[Event]):
 
     def _record_tokens(self) -> None:
         self._turn.raw, self._turn.written = self._writer.raw, self._writer.written
-        self._turn.sampler_state = self._writer.sampler_state
+        self._turn.sampler_state = self._writer.written_state
 
     def _finish(self, reason: StopReason) -> Split:
         """End the turn, once; return the text that was held back."""

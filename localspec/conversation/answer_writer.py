@@ -72,6 +72,8 @@ class AnswerWriter:
         self.detokenizer = detokenizer
         self.tokens: list[int] = []
         self.sampler_state: SamplerState | None = None
+        # The states behind so many tokens: those of a stop string are not kept.
+        self._states: dict[int, SamplerState | None] = {}
         self.inserted = 0
         self.raw = ""
         self.stop_reason: StopReason | None = None
@@ -125,12 +127,15 @@ class AnswerWriter:
                     self.inserted += len(self.closing_tokens)
                     self.sampler_state = None
                     yield Written(None, self._close_thought())
+                self._states[len(self.tokens)] = self.sampler_state
                 part = start()
                 part.commit_at_most(self.budget.room)
                 yield part
                 for token in part:
                     split = self.add(token.id, token.text)
-                    self.sampler_state = part.sampler_state
+                    if not self._vocabulary.ends_generation(token.id):
+                        self.sampler_state = part.sampler_state
+                        self._states[len(self.tokens)] = part.sampler_state
                     self.stop_reason = part.stop_reason or full()
                     yield Written(token, split)
                     if part.stop_reason is None and self.budget.is_spent():
@@ -220,6 +225,13 @@ class AnswerWriter:
                 return TokenizedText(text, tuple(self.tokens[:count]))
             text = more
         return TokenizedText(text, tuple(self.tokens))
+
+    @property
+    def written_state(self) -> SamplerState | None:
+        """The sampler's state behind the tokens that are `written`."""
+        if not self.detokenizer.stopped:
+            return self.sampler_state
+        return self._states.get(len(self.written.tokens))
 
     def _pushed(self, detokenizer: Detokenizer, token: int) -> str:
         return detokenizer.push(self._vocabulary.piece(token)) + self._mark(token)

@@ -242,6 +242,30 @@ def test_what_was_cut_off_and_then_stopped_has_the_room_it_had(
         assert (len(turn.written.tokens), turn.stop_reason) == (24, "length")
 
 
+def test_the_state_is_that_before_a_stop_string_at_which_the_answer_was_left(
+    leaning: Engine,
+) -> None:
+    """Then it is drawn again, with the state of then."""
+    options = {"temperature": 1, "seed": 4, "max_tokens": 24, **STATEFUL["mirostat 2.0"]}
+    with Session(leaning, **options, ignore_eos=True) as session:
+        content = session.send("ab").result().content
+    options |= {"ignore_eos": True, "stop": [content[24:36]]}
+    cuts = [*whole_and_cut(leaning, **options)]
+    assert cuts
+    for whole, turn in cuts:
+        assert turn.stop_reason == whole.stop_reason == "stop"
+        assert turn.written == whole.written
+    with Session(leaning, **options) as session:
+        answer = session.send("ab")
+        while not answer._writer.detokenizer.stopped:
+            next(answer)
+        answer.close()
+        turn = session.turns[1]
+        assert turn.stop_reason == "cancelled"
+        session.continue_answer().result()
+        assert_same_state(turn, whole)
+
+
 @pytest.mark.parametrize("sampler", STATEFUL)
 def test_the_state_of_another_sampler_is_none_of_ours(leaning: Engine, sampler: str) -> None:
     options = {"temperature": 1, "seed": 4, "ignore_eos": True, "max_tokens": 8}
