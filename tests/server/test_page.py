@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.browser import answered, opened
+from fakes.browser import answered, opened, part, say, script
 from fakes.projectors import picture, tiny_projector
 from fakes.served import Served, free_port, health, serving, starting, wait_for
 from fakes.tiny import TURNS, write_tiny
@@ -99,6 +99,27 @@ def test_the_talk_stays_in_view(browser: Any, served: Served, width: int, height
     assert end <= talk.bounding_box()["y"] + talk.bounding_box()["height"]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.close()
+
+
+FROM_END = """box => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
+    done(box.scrollHeight - box.clientHeight - box.scrollTop);
+})))"""
+
+
+def test_a_reader_leaves_the_end_by_scrolling_up_however_little(page: Any) -> None:
+    page.locator("#draft", has_text="draft:").wait_for()
+    script(page, [part("line\n\n" * 100)])
+    say(page, "x")
+    talk = page.locator("#talk")
+    assert talk.evaluate(FROM_END) < 2
+    talk.evaluate("each => { each.scrollTop -= 12; }")
+    assert 10 < talk.evaluate(FROM_END) < 14
+    page.fill("#text", "\n" * 3)
+    assert talk.evaluate(FROM_END) > 50
+    talk.evaluate("each => { each.scrollTop = each.scrollHeight; }")
+    assert talk.evaluate(FROM_END) < 2
+    page.fill("#text", "\n" * 6)
+    assert talk.evaluate(FROM_END) < 2
 
 
 LOADS_LATE = """

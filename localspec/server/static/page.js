@@ -16,6 +16,7 @@ let running = null;
 // The turn that is edited, and what was in the box before.
 let editing = null;
 let atEnd = true;
+let lastTop = 0;
 let isLeft = false;
 let view = recall(ofBrowser, "view", READ) === ORIGINS ? ORIGINS : READ;
 
@@ -324,7 +325,10 @@ $("view").addEventListener("click", () => {
   showView();
 });
 talkBox.addEventListener("scroll", () => {
-  atEnd = talkBox.scrollHeight - talkBox.scrollTop - talkBox.clientHeight < 80;
+  const { scrollTop, scrollHeight, clientHeight } = talkBox;
+  // A reader who scrolls up leaves the end, however slowly.
+  atEnd = scrollHeight - scrollTop - clientHeight < (scrollTop < lastTop ? 2 : 80);
+  lastTop = scrollTop;
 });
 talkBox.addEventListener("load", follow, true);  // of an image
 // Once the page is left, requests break off, which is no fault of the answer.
