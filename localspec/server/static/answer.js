@@ -121,7 +121,7 @@ export class Answer {
 
   get kept() {
     const facts = this.line.textContent + (this.ended ? "" : " · stopped");
-    return { said: { ...this.said }, thought: { ...this.thought }, facts };
+    return structuredClone({ said: this.said, thought: this.thought, facts });
   }
 
   // Show it in this view from now on.

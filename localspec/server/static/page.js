@@ -190,16 +190,16 @@ function save() {
 // Beginning anew, and editing.
 
 function beginAnew() {
+  const { kept } = talk;
   running?.abort();
   if (running) rest("Stopped.");
   cancelEdit();
-  const before = talk;
   talk = new Talk();
   talk.save();
   talkBox.replaceChildren();
-  if (before.turns.length) {
+  if (kept.length) {
     const back = element("button", "act", "Bring it back");
-    back.addEventListener("click", () => bringBack(before));
+    back.addEventListener("click", () => bringBack(kept));
     const line = element("p", "note", "The conversation is forgotten. ");
     line.append(back);
     show(line);
@@ -207,10 +207,10 @@ function beginAnew() {
   composer.focus();
 }
 
-function bringBack(before) {
+function bringBack(kept) {
   talkBox.replaceChildren();
   talk = new Talk();
-  before.turns.forEach(add);
+  addKept(kept);
   save();
   composer.focus();
 }
@@ -230,15 +230,16 @@ function cancelEdit() {
   composer.write(draft);
 }
 
-function recallTalk() {
-  composer.write({ text: recall(ofTab, "draft", ""), images: [] });
-  for (const { answer: kept, ...turn } of Talk.recalled()) {
-    if (!kept.said.text) {  // the page was left before it was answered
-      const text = [turn.text, composer.message.text].filter(Boolean).join("\n\n");
-      composer.write({ text, images: turn.images });
+// Turns as `Talk.kept` has them. A question without an answer is in the box again.
+function addKept(turns) {
+  for (const { answer: kept, ...turn } of turns) {
+    if (kept.said.text) {
+      add({ ...turn, question: question(turn), answer: new Answer(view, follow, kept) });
       continue;
     }
-    add({ ...turn, question: question(turn), answer: new Answer(view, follow, kept) });
+    const { text, images } = composer.message;
+    const texts = [turn.text, text].filter(Boolean).join("\n\n");
+    composer.write({ text: texts, images: [...turn.images, ...images] });
   }
 }
 
@@ -342,7 +343,8 @@ new ResizeObserver(follow).observe(talkBox);
 $("slots").open = matchMedia("(min-width: 44rem) and (min-height: 40rem)").matches;
 showSettings();
 try {
-  recallTalk();
+  composer.write({ text: recall(ofTab, "draft", ""), images: [] });
+  addKept(Talk.recalled());
 } catch {
   // Another version of the page has kept it in its own way.
   talkBox.replaceChildren();

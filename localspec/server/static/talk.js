@@ -12,8 +12,12 @@ function contentOf({ text, images }) {
   return text ? [...parts, { type: "text", text }] : parts;
 }
 
+const keptOf = ({ text, images, lost, answer, before }) => (
+  { text, images, lost, answer: (answer.said.text ? answer : before || answer).kept });
+
 // Turns: a question with text, images, and `lost`, the number of those that were not kept; its
-// answer, once it is asked, and the one `before` it; and whether that has failed.
+// answer, once it is asked, the one `before` it, and the turns that were `dropped` for it; and
+// whether that has failed.
 export class Talk {
   constructor(turns = []) {
     this.turns = turns;
@@ -41,11 +45,16 @@ export class Talk {
     return this.turns.splice(this.turns.indexOf(turn));
   }
 
+  // The turns, with what is kept of their answers. What a turn replaces stays until that is answered.
+  get kept() {
+    const replaced = ({ answer, dropped }) => answer.said.text ? [] : dropped || [];
+    const turns = this.turns.flatMap((turn) => [...replaced(turn), turn]);
+    return turns.filter(({ failed }) => !failed).map(keptOf);
+  }
+
   // Keep it in the tab, without its images where it is too long with them; whether it is kept.
   save() {
-    const turns = this.turns.filter(({ failed }) => !failed).map(
-      ({ text, images, lost, answer, before }) => (
-        { text, images, lost, answer: (answer.said.text ? answer : before || answer).kept }));
+    const turns = this.kept;
     const bare = turns.map((turn) => (
       { ...turn, images: [], lost: (turn.lost || 0) + turn.images.length }));
     const fits = (some) => JSON.stringify(some).length <= MOST_KEPT && keep(ofTab, NAME, some);

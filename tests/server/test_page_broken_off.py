@@ -1,0 +1,66 @@
+"""Answers on the page that do not come, break off, or are left while they are written."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fakes.browser import opened, part, say, script
+from fakes.served import Served
+
+playwright = pytest.importorskip("playwright.sync_api")
+expect = playwright.expect
+
+PATH = "**/v1/chat/completions"
+
+
+@pytest.fixture
+def page(browser: Any, served: Served) -> Iterator[Any]:
+    with opened(browser.new_context(viewport={"width": 390, "height": 700}), served) as page:
+        page.locator("#draft", has_text="draft:").wait_for(timeout=60_000)
+        yield page
+
+
+def shown(page: Any) -> list[str]:
+    """The questions and answers of the conversation."""
+    found: list[str] = page.locator("article :is(.asked, .text)").all_inner_texts()
+    return [each.strip() for each in found]
+
+
+def ask_without_an_answer(page: Any, text: str) -> None:
+    """Ask this in the place of the first message."""
+    page.route(PATH, lambda route: None)
+    page.locator(".edit").first.click()
+    page.fill("#text", text)
+    page.keyboard.press("Enter")
+    page.locator("#send", has_text="Stop").wait_for()
+    assert shown(page) == [text, ""]
+
+
+def test_what_an_edited_message_replaces_stays_until_it_is_answered(page: Any) -> None:
+    """Where the page is loaded again meanwhile."""
+    script(page, [part("one")], [part("two")])
+    say(page, "first")
+    say(page, "second")
+    ask_without_an_answer(page, "other")
+    page.reload()
+    assert shown(page) == ["first", "one", "second", "two"]
+    expect(page.locator("#text")).to_have_value("other")
+
+
+def test_what_was_asked_is_brought_back_with_what_it_replaces(page: Any) -> None:
+    script(page, [part("one")], [part("two")])
+    say(page, "first")
+    say(page, "second")
+    ask_without_an_answer(page, "other")
+    page.get_by_role("button", name="New").click()
+    page.get_by_role("button", name="Bring it back").click()
+    assert shown(page) == ["first", "one", "second", "two"]
+    expect(page.locator("#text")).to_have_value("other")
+    page.fill("#text", "")
+    page.get_by_role("button", name="Again").last.click()
+    page.locator("#send", has_text="Stop").wait_for()
+    assert shown(page) == ["first", "one", "second", ""]
+    page.get_by_role("button", name="New").click()
+    page.get_by_role("button", name="Bring it back").click()
+    assert shown(page) == ["first", "one", "second", "two"]
+    expect(page.locator("#text")).to_have_value("")
