@@ -1,5 +1,6 @@
 """Answers on the page that do not come, break off, or are left while they are written."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,3 +65,22 @@ def test_what_was_asked_is_brought_back_with_what_it_replaces(page: Any) -> None
     page.get_by_role("button", name="Bring it back").click()
     assert shown(page) == ["first", "one", "second", "two"]
     expect(page.locator("#text")).to_have_value("")
+
+
+def test_a_stream_that_ends_without_its_last_event_is_no_whole_answer(page: Any) -> None:
+    body = f"data: {json.dumps(part('half an'))}\n\n"
+    page.route(PATH, lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+    page.fill("#text", "hello")
+    page.keyboard.press("Enter")
+    alert = page.locator(".answer").get_by_role("alert")
+    expect(alert).to_have_text("The connection ended before the answer did.")
+    assert shown(page) == ["hello", "half an"]
+
+
+def test_an_error_of_a_proxy_is_told_in_words(page: Any) -> None:
+    page.route(PATH, lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
+    page.fill("#text", "hello")
+    page.keyboard.press("Enter")
+    alert = page.locator(".answer").get_by_role("alert")
+    expect(alert).to_have_text("The server answers with an error: 502.")
+    expect(page.locator("#text")).to_have_value("hello")

@@ -3,6 +3,8 @@
 import { keep, ofTab, recall } from "./storage.js";
 
 export const NO_ANSWER = "The server does not answer; is it running?";
+const BROKEN_OFF = "The connection ended before the answer did.";
+const LAST = "data: [DONE]";
 let key = recall(ofTab, "key", "");
 // Who has closed the question for the key is not asked again, but may come back to it.
 let asks = true;
@@ -24,10 +26,16 @@ const headers = () => ({
   ...(key ? { Authorization: "Bearer " + key } : {}),
 });
 
+// Why a request was refused. A proxy does not say so in the server's words.
+async function refusal(answer) {
+  const said = await answer.json().catch(() => null);
+  return new Error(said?.error?.message || `The server answers with an error: ${answer.status}.`);
+}
+
 export async function get(path) {
   const answer = await fetch(path, { headers: headers() });
   if (answer.status === 401 && asks) askForKey();
-  if (!answer.ok) throw new Error((await answer.json()).error.message);
+  if (!answer.ok) throw await refusal(answer);
   return answer.json();
 }
 
@@ -36,7 +44,7 @@ export async function* stream(path, body, signal) {
   const answer = await fetch(path, {
     method: "POST", headers: headers(), signal, body: JSON.stringify({ ...body, stream: true }),
   });
-  if (!answer.ok) throw new Error((await answer.json()).error.message);
+  if (!answer.ok) throw await refusal(answer);
   for await (const part of events(answer.body)) {
     if (part.error) throw new Error(part.error.message);
     yield part;
@@ -46,14 +54,16 @@ export async function* stream(path, body, signal) {
 // The data of each event of a stream.
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  for (let held = ""; ; ) {
+  for (let [held, isWhole] = ["", false]; ; ) {
     const { value, done } = await reader.read();
+    if (done && !isWhole) throw new Error(BROKEN_OFF);
     if (done) return;
     held += value;
     for (let end; (end = held.indexOf("\n\n")) >= 0; held = held.slice(end + 2)) {
       const lines = held.slice(0, end).split("\n");
       const data = lines.find((line) => line.startsWith("data: "));
-      if (data && data !== "data: [DONE]") yield JSON.parse(data.slice(6));
+      if (data === LAST) isWhole = true;
+      else if (data) yield JSON.parse(data.slice(6));
     }
   }
 }
