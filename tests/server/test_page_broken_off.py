@@ -84,3 +84,15 @@ def test_an_error_of_a_proxy_is_told_in_words(page: Any) -> None:
     alert = page.locator(".answer").get_by_role("alert")
     expect(alert).to_have_text("The server answers with an error: 502.")
     expect(page.locator("#text")).to_have_value("hello")
+
+
+def test_a_conversation_is_kept_when_its_page_goes_out_of_sight(page: Any) -> None:
+    """A phone may end such a page without a further word."""
+    page.fill("#text", "not sent yet")
+    page.evaluate(
+        """() => {
+            Object.defineProperty(document, "hidden", { value: true });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }"""
+    )
+    assert page.evaluate("sessionStorage.getItem('draft')") == '"not sent yet"'

@@ -332,10 +332,15 @@ talkBox.addEventListener("scroll", () => {
   lastTop = scrollTop;
 });
 talkBox.addEventListener("load", follow, true);  // of an image
-// Once the page is left, requests break off, which is no fault of the answer.
-window.addEventListener("pagehide", () => {
+// Once the page is left, requests break off, which is no fault of the answer. A phone may end a
+// page that is out of sight without a further word.
+function leave() {
   save();
   keep(ofTab, "draft", composer.message.text);
+}
+document.addEventListener("visibilitychange", () => { if (document.hidden && !isLeft) leave(); });
+window.addEventListener("pagehide", () => {
+  leave();
   isLeft = true;
 });
 window.addEventListener("pageshow", () => { isLeft = false; });
