@@ -156,6 +156,11 @@ BLOCKS = {
     + table('<th>a</th><th class="right">b</th>', '<td>1</td><td class="right">2 | 3</td>')
     + p("end"),
     "|a\\|b|\n|-|\n|`x`<br>y|": table("<th>a|b</th>", "<td><code>x</code><br>y</td>"),
+    "|a|b|\n|-|-|\n|x|`a || \\| b`|\n|`` `|` ``|y|": table(
+        "<th>a</th><th>b</th>",
+        "<td>x</td><td><code>a || | b</code></td>",
+        "<td><code>`|`</code></td><td>y</td>",
+    ),
     "a | b\n---": p("a | b") + "<hr>",
     "|a|\n|-|-|": p("|a|\n|-|-|"),
     # Formulas stay as they are

@@ -13,6 +13,7 @@ const HEADING = /^ {0,3}(#{1,6})(?=[ \t]|$)/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^[ \t]*([-*+]|\d{1,9}[.)])(?=[ \t]|$)/;
 const MATH = { "\\[": "\\]", $$: "$$" };
+const CODE = /(?<!`)(`+)(?!`).{0,500}?(?<!`)\1(?!`)/g;
 
 // The nodes of a whole text.
 export function render(text) {
@@ -229,6 +230,13 @@ function cells(line) {
   return found.map((cell) => cell.trim().replaceAll("\\|", "|"));
 }
 
+// Models write bars within code as they are; where these would make too many cells, they are none.
+function cellsOfRow(line, most) {
+  const found = cells(line);
+  if (found.length <= most) return found;
+  return cells(line.replace(CODE, (code) => code.replace(/(?<!\\)\|/g, "\\|")));
+}
+
 function isTable(lines, at) {
   if (!lines[at].includes("|") || !lines[at + 1]?.includes("-")) return false;
   const under = cells(lines[at + 1]);
@@ -240,7 +248,7 @@ function table(lines, at) {
   const sides = cells(lines[at + 1]).map(
     (cell) => (cell.endsWith(":") ? (cell.startsWith(":") ? "center" : "right") : ""));
   const row = (line, kind) => {
-    const found = cells(line);
+    const found = cellsOfRow(line, sides.length);
     const last = sides.length - 1;
     if (found.length > sides.length) found[last] = found.slice(last).join(" | ");
     const made = element("tr");
