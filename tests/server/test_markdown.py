@@ -162,6 +162,7 @@ BLOCKS = {
         "<td><code>`|`</code></td><td>y</td>",
     ),
     "a | b\n---": p("a | b") + "<hr>",
+    "# a\r\n\r\n---\r\nb": "<h2>a</h2><hr>" + p("b"),
     "|a|\n|-|-|": p("|a|\n|-|-|"),
     # Formulas stay as they are
     "\\[\na_1 * b * c\n\\]\nso": '<p class="math">\\[\na_1 * b * c\n\\]</p>' + p("so"),

@@ -55,7 +55,7 @@ function isFence(line) {
 
 function isRule(line) {
   if (!/^ {0,3}[-*_]/.test(line)) return false;
-  const marks = line.replace(/[ \t]/g, "");
+  const marks = line.replace(/\s/g, "");
   return marks.length > 2 && [...marks].every((mark) => mark === marks[0]);
 }
 
