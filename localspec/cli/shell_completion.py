@@ -16,6 +16,8 @@ from click.shell_completion import (
     split_arg_string,
 )
 
+from localspec.models.model_names import model_names
+
 Items = list[CompletionItem[str]]
 Complete = Callable[[click.Context, click.Parameter, str], Items]
 # Bash ends a word at these.
@@ -55,7 +57,7 @@ def models(fixed: Sequence[str]) -> Complete:
 
     def complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> Items:
         before, comma, typed = typed.rpartition(",") if fixed else ("", "", typed)
-        names = [*((word, None) for word in fixed), *_models(), *_paths(typed)]
+        names = [*((word, None) for word in fixed), *model_names(), *_paths(typed)]
         found = {
             name: CompletionItem(before + comma + name, help=note)
             for name, note in names
@@ -67,15 +69,6 @@ def models(fixed: Sequence[str]) -> Complete:
         return list(found.values())
 
     return complete
-
-
-def _models() -> list[tuple[str, str | None]]:
-    """Return what `model_names` returns, which is loaded only here."""
-    try:
-        from localspec.models.model_names import model_names
-    except ImportError:
-        return []
-    return model_names()
 
 
 def _paths(typed: str) -> Iterator[tuple[str, None]]:

@@ -1,7 +1,6 @@
 """The page of `localspec train --report`: whole, by itself, and safe whatever a model wrote."""
 
 import json
-import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.browser import headless
 from fakes.trainings import trained
 
 from localspec.cli.train_page import train_page
@@ -122,14 +122,8 @@ def test_what_is_kept_of_a_training_gives_the_same_page() -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    playwright = pytest.importorskip("playwright.sync_api")
-    if program is None:
-        pytest.skip("there is no Chromium")
-    with playwright.sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    with headless() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.mark.parametrize("width", [390, 1280])

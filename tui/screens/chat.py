@@ -342,8 +342,9 @@ class ChatScreen(Screen[None]):
 
     def _is_kept_busy(self) -> bool:
         """Whether the engine writes an answer, which no key but Esc ends; if so, say that."""
-        is_kept = self.chat.engine_thread.busy and self.event_handler.state != "loading"
-        if is_kept := is_kept and not self.pending_changes:  # a switch is over soon
+        writes = self.chat.engine_thread.busy and self.event_handler.state != "loading"
+        is_kept = writes and not self.pending_changes  # a switch is over soon
+        if is_kept:
             self.notify("Esc stops the answer first", timeout=3)
         return is_kept
 
