@@ -111,11 +111,14 @@ def test_passes_of_small_models_do_not_keep_a_large_one_waiting(scheduler: Sched
 
 def test_scores_are_read_before_the_next_decode(scheduler: Scheduler) -> None:
     """However long that takes one of the texts."""
-    context, threads = FakeContext(), Threads()
-    for number, reading in enumerate((0.0, 0.0, 0.004)):
-        writer = Writer(scheduler, context)
-        threads.start(writer.write, range(100 * number, 100 * number + 20), 1, reading)
-    threads.join()
+    context, readings = FakeContext(), (0.0, 0.0, 0.004)
+    writers = [Writer(scheduler, context) for _ in readings]
+
+    def write(number: int) -> None:
+        writers[number].write(range(100 * number, 100 * number + 20), 1, readings[number])
+
+    run_together(scheduler.lock, len(writers), write)
+    assert any(len(decode) > 1 for decode in context.decodes)
 
 
 def test_a_decode_waits_for_threads_that_wait_for_the_lock(scheduler: Scheduler) -> None:

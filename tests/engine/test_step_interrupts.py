@@ -84,18 +84,19 @@ def test_a_pass_beside_others(scheduler: Scheduler) -> None:
 def test_waiting_for_steps(scheduler: Scheduler, what: str) -> None:
     text = scheduler.new_text()
 
-    def hold_a_step(begun: Event) -> None:
+    def hold_a_step(begun: Event, over: Event) -> None:
         step = text.step()
         with step, step:
             begun.set()
-            for _ in range(3):
+            while not (scheduler._wait_for_quiet or scheduler._awaited or over.is_set()):
                 scheduler.lock.wait(0.001)
 
     def work() -> None:
-        threads, begun = Threads(), Event()
+        threads, begun, over = Threads(), Event(), Event()
         with ExitStack() as ends:
             ends.callback(threads.join)
-            threads.start(hold_a_step, begun)
+            ends.callback(over.set)
+            threads.start(hold_a_step, begun, over)
             assert begun.wait(30)
             with scheduler.exclusive() if what == "exclusive" else text.between_steps():
                 assert not text.in_step
