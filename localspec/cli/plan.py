@@ -29,6 +29,7 @@ from localspec.cli.rope_options import rope_options
 from localspec.cli.sampling_options import truncation_options
 from localspec.cli.users_option import users_option
 from localspec.cli.usual_pair import usual_pair
+from localspec.control.acceptance import from_end_name
 from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError
 from localspec.forecast.forecast import Forecast, forecast
@@ -190,9 +191,9 @@ def _stored(
     if scaled := engine.slots.own.loaded.runtime.rope_in_words:
         output.note(f"not stored, as it holds only with {scaled}")
         return kept
-    measured = engine.drafter_set.measured
-    for each in (measured[name] for name in found.rates if name in measured):
-        learnt_rates.forget(engine.model.path, each.path, temperature, way=each.way)
+    for name, (path, way) in engine.drafter_set.learnt.items():
+        if any(name in (drafter, from_end_name(drafter)) for drafter in found.rates):
+            learnt_rates.forget(engine.model.path, path, temperature, way=way)
     try:
         output.note(f"stored, and `auto` starts from it: {acceptance_priors.store(*files, kept)}")
     except OSError as error:

@@ -50,6 +50,11 @@ class Tally:
         self.right *= share
         self.tried *= share
 
+    def few(self, most: float) -> "Tally":
+        """In the same proportion, so many tokens at most."""
+        tried = min(self.tried, most)
+        return Tally(self.share * tried, tried)
+
     def extend(self, later: "Tally") -> None:
         """Add the counts of other tokens."""
         self.right += later.right
@@ -106,8 +111,8 @@ class DraftCounts:
 class AcceptancePrior:
     """The acceptance rates that are known before drafters draft.
 
-    rates: the acceptance rate by the drafter's name. counts: of earlier runs, by the drafter's
-    name. ignored: why a stored prior is ignored; None if none is.
+    rates: the acceptance rate by the drafter's name (see `from_end_name`). counts: of earlier runs,
+    by the same names. ignored: why a stored prior is ignored; None if none is.
     """
 
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -116,6 +121,11 @@ class AcceptancePrior:
 
 
 NO_PRIOR = AcceptancePrior()
+
+
+def from_end_name(drafter: str) -> str:
+    """The name by which the drafts of a drafter from the end of the prompt alone are known."""
+    return f"{drafter}, from the end"
 
 
 class AcceptanceRates:
@@ -214,8 +224,8 @@ class ConfidenceTable:
 
 def _few(earlier: Sequence[Tally], most: float) -> tuple[list[float], list[float]]:
     """Return right and tried tokens in the proportion of earlier ones, of which `most` count."""
-    tried = [min(each.tried, most) for each in earlier]
-    return [each.share * few for each, few in zip(earlier, tried, strict=True)], tried
+    few = [each.few(most) for each in earlier]
+    return [each.right for each in few], [each.tried for each in few]
 
 
 def _odds(chance: float) -> float:

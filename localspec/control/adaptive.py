@@ -10,20 +10,21 @@ from time import perf_counter
 
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.candidate import Candidate
+from localspec.control.candidates import candidates_of
 from localspec.control.cost_model import CostModel
 from localspec.control.explanation import Explain, explanation, why_nobody
 from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST
-from localspec.control.prompt_reading import reading_pays
+from localspec.control.prompt_reading import reading_pays, without_vain_reading
 from localspec.control.replays import with_replays
 from localspec.control.round import Round
 from localspec.control.row_budget import RowBudget, RowShare, writing
-from localspec.control.running_draft import LEAST_SURVIVAL, Option, RunningDraft
+from localspec.control.running_draft import Option, RunningDraft, affordable_depth
 from localspec.control.step_seconds import StepSeconds
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit
-from localspec.speculation.policy import PLAIN_STEP, Decision, Step, may_draft
+from localspec.speculation.policy import PLAIN_STEP, Decision, Step
 
 # The expected speed of drafting must be this many times that of plain decoding: estimates err.
 _LEAST_GAIN = 1.02
@@ -64,7 +65,9 @@ class AdaptivePolicy:
         self.clock = clock
         self.rows = rows or RowBudget().new_share()
         self._deepest = min(deepest, WIDEST - 1)
-        self.all_candidates = [Candidate(d, costs.drafter(d.name), prior) for d in drafters]
+        self.all_candidates = [
+            each for d in drafters for each in candidates_of(d, costs.drafter(d.name), prior)
+        ]
         self.candidates = self.all_candidates  # without those that were lost in this text
         self._running: RunningDraft | None = None
         self.use_costs(costs)
@@ -73,21 +76,28 @@ class AdaptivePolicy:
         self._steps_since_plain, self._generated, self._expected_tokens = 0, 0, _EXPECTED_TOKENS
 
     @property
+    def all_drafters(self) -> Sequence[Drafter]:
+        """Those that are not lost for good."""
+        return [each.drafter for each in self.all_candidates if not each.from_end]
+
+    @property
     def drafters(self) -> Sequence[Drafter]:
         """Those that draft in this text."""
-        return [each.drafter for each in self.candidates]
+        return [each.drafter for each in self.candidates if not each.from_end]
 
     def use_costs(self, costs: CostModel) -> None:
         """Decide by other costs, between two generations; acceptance rates are kept."""
         self.loss_budget = LossBudget()
-        self.move_to([each.drafter for each in self.all_candidates], costs)
+        self.move_to(self.all_drafters, costs)
 
     def move_to(self, drafters: Sequence[Drafter], costs: CostModel) -> None:
         """Go on with what was learnt, for the same drafters in another text. costs: of that."""
         self._passes, self._running = costs.passes, None
         self._round = Round(self._passes, self.rows.offer, ())
-        for candidate, drafter in zip(self.all_candidates, drafters, strict=True):
-            candidate.move_to(drafter, costs.drafter(drafter.name))
+        by_name = {each.name: each for each in drafters}
+        for candidate in self.all_candidates:
+            name = candidate.drafter.name
+            candidate.move_to(by_name[name], costs.drafter(name))
 
     def begin(self) -> None:
         """Start a generation. Costs and acceptance rates are kept, also of those that were lost."""
@@ -134,11 +144,10 @@ class AdaptivePolicy:
             option
             for candidate in self.candidates
             if limit.depth
-            and candidate.may_draft
-            and may_draft(candidate.drafter, limit)
+            and candidate.may_draft(limit)
             and (option := self._option(candidate, limit, tokens_left))
         ]
-        chosen, reason = self._chosen(options)
+        chosen, reason = self._chosen(without_vain_reading(options, tokens_left))
         if not options:
             reason = why_nobody(self.candidates) or reason
         if chosen and reason is _TRIED_AGAIN and round_.texts > 1:
@@ -271,14 +280,15 @@ class AdaptivePolicy:
             return None
         # With the prompt it reads what was written since.
         first_backlog, answer_backlog = (backlog, 0) if has_prompt_to_read else (0, backlog)
-        slowdown = self._passes.reading_slowdown
+        slowdown = 1.0 if candidate.from_end else self._passes.reading_slowdown
         reading = cost.reading_seconds(first_backlog, slowdown)
         catching_up = cost.catch_up_seconds(answer_backlog, slowdown)
         survivals = candidate.survivals(limit)
         drafting = candidate.drafting(len(survivals), reading)
         if limit.takes_back is not None:
             drafting = with_replays(drafting, survivals, limit.takes_back, round_.table())
-        del survivals[self._affordable(survivals, drafting, catching_up) :]
+        most = self._available() - catching_up
+        del survivals[affordable_depth(survivals, drafting, round_, most) :]
         # Tokens may be drawn ahead in the next step.
         overlaps = round_.texts == 1 and not limit.needs_probs
         savings = candidate.savings(survivals, round_.table()) if overlaps else []
@@ -302,19 +312,6 @@ class AdaptivePolicy:
             candidate, best, own, best_rate, survivals, drafting, reading, catching_up, slowdown
         )
 
-    def _affordable(self, survivals: list[float], drafting: Drafting, catching_up: float) -> int:
-        """How many tokens of a draft may be worth their seconds, and are within the budgets."""
-        if not survivals:
-            return 0
-        passes, part = self._round.table(), self._round.part(drafting)
-        most_seconds = passes[1] + self._available() - catching_up
-        for depth, survival in enumerate(survivals, start=1):
-            seconds = passes[depth + 1] + drafting.seconds(depth, part)
-            # What this decode has no room for, the next one may have: so it is offered.
-            if (depth > 1 and survival < LEAST_SURVIVAL) or most_seconds < seconds < float("inf"):
-                return depth - 1
-        return len(survivals)
-
     def _available(self) -> float:
         """How many seconds longer than a plain step the next step may take."""
         plain = self._round.texts * self._round.share
@@ -331,7 +328,7 @@ class AdaptivePolicy:
         survivals, drafting = (best.survivals, best.drafting) if best else self._drafts
         self.rows.offer.bring(survivals, drafting, chosen.depth if chosen else 0)
         self.rows.offer.read = frozenset(
-            each.drafter.name
+            each.name
             for each in self.candidates
             if (chosen and chosen.candidate is each) or each.backlog <= self._generated
         )
@@ -394,7 +391,8 @@ class AdaptivePolicy:
         )
         self.rows.offer.risk = longer + option.drafting.replay(plan.depth) + option.catching_up
         if candidate.parallel or candidate.reports_confidence:
-            return Decision(candidate.drafter, deepest, running.go_on)
+            return Decision(candidate.drafter, deepest, running.go_on, None, candidate.from_end)
         # A drafter that reports no confidence never stops early: limit it to the best depth.
         depth = min(limit.depth, plan.depth)
-        return Decision(candidate.drafter, depth, running.go_on, candidate.shadow_draft(depth))
+        draft = candidate.shadow_draft(depth)
+        return Decision(candidate.drafter, depth, running.go_on, draft, candidate.from_end)

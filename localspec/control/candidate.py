@@ -13,6 +13,7 @@ from localspec.control.acceptance import (
     ConfidenceTable,
     DraftCounts,
     correctness,
+    from_end_name,
 )
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.joint_drafting import Drafting
@@ -20,7 +21,15 @@ from localspec.control.looking import gain_of_looking
 from localspec.control.overlap import Overlap
 from localspec.control.row_budget import Offer, RowShare
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, backlog, ready
+from localspec.speculation.drafter import (
+    ComputedDrafter,
+    Drafter,
+    Limit,
+    backlog,
+    can_leave_out,
+    ready,
+)
+from localspec.speculation.policy import may_draft
 
 # The weight of a new step in the moving average of the gain.
 _GAIN_RATE = 0.1
@@ -28,6 +37,9 @@ _GAIN_RATE = 0.1
 _LONGEST_WAIT = 128
 # A drafter of which so many tokens were seen is known.
 _KNOWN = 12
+# What it drafts behind the end of a prompt tells as much as so many tokens of what it drafts behind
+# all of it, and the other way round.
+_OF_OTHER_WAY = 4.0
 # A drafter that waits so many steps has failed in this text.
 _FAILED = 8
 # To learn a drafter's acceptance rate, reading a prompt may take this share of the time of plain
@@ -61,20 +73,31 @@ class Pause(NamedTuple):
 class Candidate:
     """A drafter, and what the policy has learnt about it.
 
+    from_end: as in Limit. Then it is another candidate, beside the drafter that reads all: it has
+        rates of its own, and there must be something to leave out. other_way: the other candidate.
     gain: the moving average of the time that a step with its draft saves, in plain steps; below 0
         where drafting costs time.
     reports_confidence: whether the drafter calls `Limit.go_on` for each token; known after its
         first draft.
     parallel: see Traits. counts: of all its drafts. overlap: of its drawing ahead, if it can.
+    is_shown: whether it was shown the hidden rows of the last step, if it reads them.
     cheap: see Traits. A cheap drafter is asked at every step, so every draft of it is scored.
     """
 
     def __init__(
-        self, drafter: Drafter, cost: DrafterCost, prior: AcceptancePrior = NO_PRIOR
+        self,
+        drafter: Drafter,
+        cost: DrafterCost,
+        prior: AcceptancePrior = NO_PRIOR,
+        *,
+        from_end: bool = False,
     ) -> None:
+        self.from_end = from_end
+        self.other_way: Candidate | None = None
         self.move_to(drafter, cost)
-        self._guess = guess = prior.rates.get(drafter.name, FIRST_GUESS)
-        self._earlier = earlier = prior.counts.get(drafter.name)
+        usual = prior.rates.get(drafter.name, FIRST_GUESS)
+        self._guess = guess = prior.rates.get(self.name, usual)
+        self._earlier = earlier = prior.counts.get(self.name)
         self.reports_confidence = earlier is not None and earlier.reports_confidence
         self.acceptance_rates = AcceptanceRates(guess, earlier)
         self.counts = DraftCounts()
@@ -84,8 +107,8 @@ class Candidate:
         self._pause: Pause | None = None
         self._confidence_table = ConfidenceTable(earlier)
         self._margins: list[float] = []
-        # Whether it was shown the rows of the last step, and what reading took since it last paid.
-        self._shown = True
+        # What reading took since it last paid.
+        self.is_shown = True
         self._unpaid = 0.0
         self._stopped = self._resumed = False
         self._first_chance = 0.0
@@ -106,9 +129,14 @@ class Candidate:
         self._shadow: Draft | None = None
 
     @property
+    def name(self) -> str:
+        """Tells candidates apart: the drafter's name, or one for what drafts from the end."""
+        return from_end_name(self.drafter.name) if self.from_end else self.drafter.name
+
+    @property
     def backlog(self) -> int:
         """The number of text tokens that the drafter must evaluate before it can draft."""
-        return backlog(self.drafter)
+        return backlog(self.drafter, from_end=self.from_end)
 
     @property
     def is_known(self) -> bool:
@@ -132,7 +160,7 @@ class Candidate:
             alone = self.cost.table(deepest)
         # Passes that draw a whole draft have as many rows as it has tokens, in each text.
         computer = None if self.parallel else self.drafter.traits.computer
-        return Drafting(alone, computer and computer(), self.cost, unread, self.drafter.name)
+        return Drafting(alone, computer and computer(), self.cost, unread, self.name)
 
     def savings(self, survivals: Sequence[float], passes: Sequence[float]) -> list[float]:
         """See Overlap; empty for a drafter that draws no tokens ahead."""
@@ -166,7 +194,7 @@ class Candidate:
         cost of a further row, in plain passes.
         """
         if self._stopped:
-            return not self._shown
+            return not self.is_shown
         if not self.cheap or not limit.depth:
             return True
         before = self._first_chance
@@ -187,11 +215,14 @@ class Candidate:
 
         rows: of this text.
         """
-        name, rates = self.drafter.name, self.acceptance_rates
+        name, rates = self.name, self.acceptance_rates
         # One that begins anew has seen nothing yet, but the text before it has.
         if rates.seen.tried:
             rows.seen[name] = rates.seen
-        rates.expect(rows.seen_by_others(name))
+        others = rows.seen_by_others(name)
+        if self.other_way:
+            others.extend(self.other_way.acceptance_rates.seen.few(_OF_OTHER_WAY))
+        rates.expect(others)
 
     def shadow_draft(self, depth: int) -> Draft | None:
         """The draft that `survivals` requested to estimate its chances, cut to `depth`; or None."""
@@ -208,7 +239,7 @@ class Candidate:
         self._pause = None
         if failed and not self.cheap:
             self._begin_after_failure()
-        self._shown = not self._stopped
+        self.is_shown = not self._stopped
 
     def _begin_after_failure(self) -> None:
         self._texts_waited += 1
@@ -254,7 +285,7 @@ class Candidate:
         return pause
 
     def _company(self, others: Sequence[Offer]) -> tuple[int, int]:
-        return len(others), sum(self.drafter.name in each.read for each in others)
+        return len(others), sum(self.name in each.read for each in others)
 
     # Reading hidden rows, which a head must be shown whether it drafts or not.
 
@@ -267,10 +298,11 @@ class Candidate:
         """
         return not self._stopped or (self._only_last_row and self._waited >= self._wait)
 
-    @property
-    def may_draft(self) -> bool:
-        """Whether it has read what it needs."""
-        return self._shown
+    def may_draft(self, limit: Limit) -> bool:
+        """Whether it can draft in this step, and has the time to read what it must read first."""
+        if not self.is_shown or (self.from_end and not can_leave_out(self.drafter)):
+            return False
+        return may_draft(self.drafter, limit, from_end=self.from_end)
 
     def resume(self, seconds: float, affordable: float) -> None:
         """Stop again if it would cost much to read what it has missed in earlier texts.
@@ -278,7 +310,7 @@ class Candidate:
         seconds: the target evaluates those tokens again. affordable: the most seconds.
         """
         if self._resumed and seconds > affordable:
-            self._stopped, self._shown = True, False
+            self._stopped, self.is_shown = True, False
 
     def learn_reading(self, reading: Mapping[str, float], plain: float, *, drafted: bool) -> None:
         """Charge it for the hidden rows of a step.
@@ -287,7 +319,7 @@ class Candidate:
         """
         if not self._reads_hidden:
             return
-        missed, self._shown = not self._shown, self.drafter.name in reading
+        missed, self.is_shown = not self.is_shown, self.drafter.name in reading
         if self._stopped and missed:
             self._waited += 1
         elif self._stopped and not drafted:
@@ -370,4 +402,4 @@ class Candidate:
             self._unpaid, self._stopped = 0.0, False
         elif self._stopped:
             # The row of a trial that failed is not for another one.
-            self._shown = False
+            self.is_shown = False

@@ -29,7 +29,7 @@ Explain = Callable[[Explanation], None]
 
 def why_nobody(candidates: Sequence[Candidate]) -> str | None:
     """Why no drafter can be asked in this text; None where that is not all of the reason."""
-    if not all(each.may_draft for each in candidates):
+    if not all(each.is_shown for each in candidates):
         return "a head that had not paid for long reads no more"
     return None
 
@@ -39,5 +39,7 @@ def explanation(option: Option | None, plain: float, reason: str) -> Explanation
     if option is None:
         return Explanation(None, 0, 1.0, 1 / plain, 1 / plain, reason)
     name = option.candidate.drafter.name
+    if option.candidate.from_end:
+        reason += ", from the end of the prompt"
     ready = min(option.candidate.ready, option.depth)
     return Explanation(name, option.depth, option.expected, option.rate, 1 / plain, reason, ready)

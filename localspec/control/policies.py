@@ -90,7 +90,7 @@ class Policies:
     def _moved(self, policy: AdaptivePolicy, key: _Key) -> bool:
         """Move a policy to these drafters, unless it has lost one of them for good."""
         drafters = self._all_named(key.drafter)
-        names = [each.drafter.name for each in policy.all_candidates]
+        names = [each.name for each in policy.all_drafters]
         if not self.costs or names != [each.name for each in drafters]:
             return False
         policy.explain, policy.rows = None, RowBudget().new_share()
@@ -104,7 +104,7 @@ class Policies:
             policy.use_costs(costs)
 
     def take_counts(self) -> Iterator[tuple[str, float, str, DraftCounts]]:
-        """Yield rule, temperature, drafter and its counts since the last call.
+        """Yield rule, temperature, candidate (by its name) and its counts since the last call.
 
         Those of unusual texts are left out: they would mislead what is expected of others.
         """
@@ -112,7 +112,7 @@ class Policies:
             for candidate in policy.all_candidates:
                 counts, candidate.counts = candidate.counts, DraftCounts()
                 if key.is_usual:
-                    yield key.rule, key.temperature, candidate.drafter.name, counts
+                    yield key.rule, key.temperature, candidate.name, counts
 
     def policy(
         self,

@@ -8,12 +8,16 @@ Drafts of several texts may pay where those of one do not, as rows are cheap in 
 all of them have to read must be less than what all save, though rounds take a tenth longer than
 promised. As long as nobody knows how often the drafter is right, one of them reads, the others wait
 for what it finds, and the promise is enough.
+
+A drafter that can draft from the end of a prompt alone reads all of it only where that saves more
+than its better drafts will.
 """
 
 from collections.abc import Sequence
 
 from localspec.control.joint_drafting import Drafting
 from localspec.control.round import Round
+from localspec.control.running_draft import Option
 
 # Where it takes the drafts of all: so much dearer than promised, rounds must pay. If one unlucky
 # text bears no more of them, all have read in vain.
@@ -50,3 +54,18 @@ def reading_pays(
         return False
     by_all, others = saved(now.behind_prompts(read=True), alone.plain, _MARGIN if known else 1.0)
     return by_all >= drafting.unread + others
+
+
+def without_vain_reading(options: Sequence[Option], tokens: float) -> list[Option]:
+    """The options without those that read more of a prompt than pays beside reading its end.
+
+    tokens: the expected number of further ones.
+    """
+    of_ends = {id(each.candidate.drafter): each for each in options if each.candidate.from_end}
+
+    def pays(option: Option) -> bool:
+        end = of_ends.get(id(option.candidate.drafter), option)
+        saved = tokens * (1 / end.rate - 1 / option.rate)
+        return saved >= option.reading - end.reading
+
+    return [each for each in options if pays(each)]

@@ -173,3 +173,22 @@ class RunningDraft:
             if survival < LEAST_SURVIVAL:
                 return False
         return False
+
+
+def affordable_depth(
+    survivals: Sequence[float], drafting: Drafting, round_: Round, most: float
+) -> int:
+    """How many tokens of a draft may be worth their seconds, and are within the budgets.
+
+    survivals, drafting: as in Offer. most: how many seconds longer than a plain step it may take.
+    """
+    if not survivals:
+        return 0
+    passes, part = round_.table(), round_.part(drafting)
+    for depth, survival in enumerate(survivals, start=1):
+        seconds = passes[depth + 1] + drafting.seconds(depth, part)
+        # What this decode has no room for, the next one may have: so it is offered.
+        too_long = passes[1] + most < seconds < float("inf")
+        if too_long or (depth > 1 and survival < LEAST_SURVIVAL):
+            return depth - 1
+    return len(survivals)

@@ -12,6 +12,9 @@ from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.speculation.passes import Cached, Pass, Passes
 from localspec.utils.tokens import common_prefix
 
+# How many tokens of a prompt it reads where it leaves out those before; with twice as many unread.
+_END = 64
+
 
 class Cache(Cached, Protocol):
     """The text in the KV cache of the drafter's model."""
@@ -53,6 +56,10 @@ class DraftModel:
     less: stand_in is the token that it reads in the place of one that it lacks, such as that of a
     new line. Its drafts are guesses, and what the target makes of them depends on no token of its.
 
+    Of a long prompt that it has not read it may leave out the middle (`Limit.from_end`): it goes on
+    from what its cache holds with the last tokens, and drafts a little worse. Sadhukhan et al.
+    2024 (MagicDec) draft with a part of the keys and values of a long text, too.
+
     Accepted tokens stay in the cache and are not evaluated again: a proposal first evaluates the
     committed tokens that the cache lacks, at most two. A cache that cannot be cut at any token is
     rolled back to before the draft; then it lacks all tokens committed since.
@@ -69,13 +76,22 @@ class DraftModel:
         self.name = name
         ready = self._ready if ahead else None
         self.traits = Traits(
-            gives_probs=True, backlog=self._backlog, ready=ready, computer=lambda: cache.context
+            gives_probs=True,
+            backlog=self._backlog,
+            end=self._end,
+            ready=ready,
+            computer=lambda: cache.context,
         )
         self._cache = cache
         self._n_vocab = n_vocab
         self._stand_in = stand_in
-        # As this model reads it: token for token the target's, but for those that it lacks.
+        # As this model reads it: token for token the target's, but for those that it lacks, and
+        # those that were left out at the place `_gap_at`.
         self._text: list[int] = []
+        self._left_out: list[int] = []
+        self._gap_at = 0
+        # Whether nothing behind what the cache held was read since the text began.
+        self._prompt_is_unread = False
         # How many tokens of the text the cache holds.
         self._cached = 0
         # The limit of the last proposal, and the tokens drawn behind the text; before a proposal
@@ -85,13 +101,24 @@ class DraftModel:
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Start on this text; nothing is evaluated before the first proposal."""
-        self._text = self._known(tokens)
+        text, at = self._known(tokens), self._gap_at
+        without = text[:at] + text[at + len(self._left_out) :]
         # The last token is always evaluated, for its logits.
-        self._cached = self._cache.take_prefix(self._text[:-1])
+        if self._left_out and self._cache.shared(without[:-1]) > max(
+            at, self._cache.shared(text[:-1])
+        ):
+            self._left_out = text[at : at + len(self._left_out)]
+            text = without
+        else:
+            self._left_out = []
+        self._text = text
+        self._cached = self._cache.take_prefix(text[:-1])
+        self._prompt_is_unread = not self._left_out
         self._drawn = []
 
     def passes(self, limit: Limit) -> Passes[Draft]:
         """Draw up to `limit.depth` tokens, one pass each, until `limit.go_on` returns False."""
+        self._leave_out(from_end=limit.from_end)
         depth = self._room(limit.depth)
         if depth < 1:
             return NOTHING
@@ -163,7 +190,28 @@ class DraftModel:
         return bool(self._drawn)
 
     def _backlog(self) -> int:
+        if self._left_out:
+            return len(self._text) + len(self._left_out) - self._gap_at
         return len(self._text) - self._cached
+
+    def _end(self) -> int | None:
+        lacking = len(self._text) - self._cached
+        if self._left_out:
+            return lacking
+        return _END if self._prompt_is_unread and lacking >= 2 * _END else None
+
+    def _leave_out(self, *, from_end: bool) -> None:
+        """Leave out what is to be left out of the text, or take it back."""
+        if from_end:
+            if not self._left_out and self._end() is not None:
+                self._gap_at = self._cached
+                self._left_out = self._text[self._gap_at : -_END]
+                self._text = self._text[: self._gap_at] + self._text[-_END:]
+        elif self._left_out:
+            at, self._drawn = self._gap_at, []
+            self._text[at:at], self._left_out = self._left_out, []
+            self._cached = min(self._cached, at)
+        self._prompt_is_unread = False
 
     def _catch_up(self, limit: Limit, room: int) -> Passes[list[int]]:
         """Evaluate the tokens that the cache lacks, except the last ones, up to `room` of them.

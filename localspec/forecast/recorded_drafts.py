@@ -180,9 +180,13 @@ class ReplayedDrafter:
     ) -> None:
         self.name = drafter.name
         self.reads_prompt = drafter.traits.backlog is not None
-        backlog = self._backlog if self.reads_prompt else None
         self.traits = replace(
-            drafter.traits, reads_hidden=(), gives_probs=False, backlog=backlog, ready=None
+            drafter.traits,
+            reads_hidden=(),
+            gives_probs=False,
+            backlog=self._backlog if self.reads_prompt else None,
+            end=None,
+            ready=None,
         )
         self._answers, self._drafts = answers, drafts
         self._number, self._place = -1, 0

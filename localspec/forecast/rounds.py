@@ -80,8 +80,9 @@ class Writer(ABC):
 
     def draw(self, drafter: Drafter, limit: Limit) -> Draft:
         """Draw what was decided."""
-        depth, go_on = self.decision.depth, self.decision.go_on
-        return self.decision.draft or run(proposal(drafter, limit.to(depth, go_on)))
+        decision = self.decision
+        limit = limit.to(decision.depth, decision.go_on, from_end=decision.from_end)
+        return decision.draft or run(proposal(drafter, limit))
 
     def learn(self, others: Sequence[int], padding: int, seconds: float) -> None:
         """Commit what is right. seconds: of the decode. padding: rows of padding in its pass."""

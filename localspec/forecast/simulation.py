@@ -141,7 +141,8 @@ class SimulatedWriter(Writer):
 
     def draw(self, drafter: Drafter, limit: Limit) -> Draft:
         """Draw what was decided."""
-        began, self._unread = self._clock(), backlog(drafter)
+        from_end = self.decision.from_end
+        began, self._unread = self._clock(), backlog(drafter, from_end=from_end)
         draft = super().draw(drafter, limit)
         self._drawing = self._clock() - began
         return draft

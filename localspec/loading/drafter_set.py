@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from localspec.control.acceptance import from_end_name
 from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.text_drafter import TextDrafter
 from localspec.llama.model import Model
@@ -95,6 +96,19 @@ class DrafterSet:
     def measured(self) -> dict[str, Measured]:
         """How to measure the cost of drafters with a model, by the drafter's name."""
         return {each.drafter.name: each.measured for each in self.members if each.measured}
+
+    @property
+    def learnt(self) -> dict[str, tuple[Path, str]]:
+        """What is learnt of drafters with a model: by its name, the file and the way of drafting.
+
+        Drafts from the end of a prompt alone are learnt by themselves (`from_end_name`).
+        """
+        found = {name: (each.path, each.way) for name, each in self.measured.items()}
+        for drafter in self.drafters:
+            if drafter.name in found and drafter.traits.end:
+                path, way = found[drafter.name]
+                found[from_end_name(drafter.name)] = path, f"{way}, from the end"
+        return found
 
     @property
     def foreign_models(self) -> list[Model]:

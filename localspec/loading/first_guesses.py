@@ -20,13 +20,11 @@ def first_guesses(
     """
     planned = acceptance_priors.find(target, drafter_set.model_paths, temperature)
     rates, counts = dict(planned.rates), dict[str, DraftCounts]()
-    for each in drafter_set.members:
-        if each.measured is None:
-            continue
-        name, file, way = each.drafter.name, each.measured.path, each.measured.way
+    for name, (file, way) in drafter_set.learnt.items():
         if earlier := learnt_rates.find(target, file, rule, temperature, way=way):
             rates[name], counts[name] = earlier.total.share, earlier
-        elif name not in rates:
-            known = remembered_rate(target, file)
+    for each in drafter_set.members:
+        if each.measured and (name := each.drafter.name) not in rates:
+            known = remembered_rate(target, each.measured.path)
             rates[name] = sum(usual_rates(each.kind)) / 2 if known is None else known
     return replace(planned, rates=rates, counts=counts)

@@ -188,11 +188,11 @@ class LoadedModels:
         """
         if self.runtime.rope_in_words:
             return
-        measured = self.drafter_set.measured
+        target, learnt = self.target.model.path, self.drafter_set.learnt
         for rule, temperature, name, counts in self.policies.take_counts():
-            if each := measured.get(name):
-                target = self.target.model.path
-                learnt_rates.add(target, each.path, rule, temperature, counts, way=each.way)
+            if name in learnt:
+                path, way = learnt[name]
+                learnt_rates.add(target, path, rule, temperature, counts, way=way)
 
     def watch_cores(self) -> None:
         """From now on, see what other programs use, if costs are learnt."""

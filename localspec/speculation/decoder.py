@@ -255,7 +255,7 @@ class Decoder:
             return PLAIN_STEP, NOTHING
         drawn = ready(decision.drafter)
         if not (draft := decision.draft):
-            limit = limit.to(decision.depth, decision.go_on)
+            limit = limit.to(decision.depth, decision.go_on, from_end=decision.from_end)
             try:
                 draft = yield from proposal(decision.drafter, limit)
             except LOST as error:

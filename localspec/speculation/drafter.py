@@ -39,6 +39,7 @@ class Limit:
     left: the tokens that the text may still get; None: one more than `depth`.
     takes_back: of how many drafted tokens the target's cache can forget any without evaluating the
         accepted ones again; None: of all.
+    from_end: whether the drafter reads only the end of a long prompt; see `Traits.end`.
     """
 
     depth: int
@@ -51,17 +52,20 @@ class Limit:
     branches: int = 1
     left: int | None = None
     takes_back: int | None = None
+    from_end: bool = False
 
     @property
     def tokens_left(self) -> int:
         """The tokens that the text may still get."""
         return self.depth + 1 if self.left is None else self.left
 
-    def to(self, depth: int, go_on: Callable[[float], bool] | None = None) -> "Limit":
-        """This limit with another depth and another `go_on`."""
-        if depth == self.depth and go_on is self.go_on:
+    def to(
+        self, depth: int, go_on: Callable[[float], bool] | None = None, *, from_end: bool = False
+    ) -> "Limit":
+        """This limit with another depth, another `go_on` and another `from_end`."""
+        if (depth, go_on, from_end) == (self.depth, self.go_on, self.from_end):
             return self
-        return replace(self, depth=depth, go_on=go_on)
+        return replace(self, depth=depth, go_on=go_on, from_end=from_end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ class Traits:
     gives_probs: its drafts carry `Draft.probs` if `Limit.needs_probs` is set.
     backlog: returns the number of text tokens that the drafter must evaluate before its next
         proposal; None for a drafter that never has to.
+    end: returns the same for a proposal that leaves out the middle of the text (`Limit.from_end`),
+        or None where there is nothing worth leaving out; None for a drafter that never does.
     chances: takes a limit and returns, for each token that the drafter would propose within it,
         the probability that the token is accepted, given that the tokens before it are; None for a
         drafter that cannot estimate this before it proposes.
@@ -108,6 +114,7 @@ class Traits:
     cheap: bool = False
     gives_probs: bool = False
     backlog: Callable[[], int] | None = None
+    end: Callable[[], int | None] | None = None
     chances: Callable[["Limit"], Sequence[float]] | None = None
     branches: int = 1
     reads_hidden: tuple[int, ...] = ()
@@ -227,6 +234,16 @@ def ready(drafter: Drafter) -> int:
     return drafter.traits.ready() if drafter.traits.ready else 0
 
 
-def backlog(drafter: Drafter) -> int:
-    """The number of text tokens that the drafter must evaluate before its next proposal."""
+def backlog(drafter: Drafter, *, from_end: bool = False) -> int:
+    """The number of text tokens that the drafter must evaluate before its next proposal.
+
+    from_end: as in Limit.
+    """
+    if from_end and drafter.traits.end and (lacking := drafter.traits.end()) is not None:
+        return lacking
     return drafter.traits.backlog() if drafter.traits.backlog else 0
+
+
+def can_leave_out(drafter: Drafter) -> bool:
+    """Whether there is a part of the text that the drafter may leave out now (`Traits.end`)."""
+    return drafter.traits.end is not None and drafter.traits.end() is not None

@@ -14,13 +14,14 @@ class Decision:
     """The decision about one step.
 
     drafter: None means a plain step. depth: the most tokens of the draft. go_on: see `Limit`.
-    draft: the drafter's proposal, if the policy has already requested it.
+    draft: the drafter's proposal, if the policy has already requested it. from_end: see `Limit`.
     """
 
     drafter: Drafter | None = None
     depth: int = 0
     go_on: Callable[[float], bool] | None = None
     draft: Draft | None = None
+    from_end: bool = False
 
 
 PLAIN_STEP = Decision()
@@ -158,6 +159,9 @@ class Policy(Protocol):
         ...
 
 
-def may_draft(drafter: Drafter, limit: Limit) -> bool:
-    """Whether the drafter has read the text except its last token, or has the time to read it."""
-    return not limit.hurried or backlog(drafter) <= 1
+def may_draft(drafter: Drafter, limit: Limit, *, from_end: bool = False) -> bool:
+    """Whether the drafter has read the text except its last token, or has the time to read it.
+
+    from_end: as in Limit.
+    """
+    return not limit.hurried or backlog(drafter, from_end=from_end) <= 1

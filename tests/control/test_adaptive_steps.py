@@ -18,7 +18,7 @@ from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.pass_costs import PassCosts
 from localspec.control.round_plan import RoundPlan
 from localspec.control.row_budget import Offer, RowBudget, RowShare
-from localspec.control.running_draft import Option
+from localspec.control.running_draft import Option, affordable_depth
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Prefix
@@ -470,11 +470,12 @@ def test_depths_that_the_budget_bears() -> None:
         [1.0 * depth for depth in range(9)], replays=[0.5 * depth for depth in range(9)]
     )
     # A token costs 1.6 s: in the pass, to draw it, and to evaluate it again.
-    assert policy._affordable([0.9] * 8, drafting, 0.0) == 5
-    assert policy._affordable([0.9] * 8, drafting, 0.1) == 4
-    assert policy._affordable([0.9, 0.5, 0.01, 0.9], drafting, 0.0) == 2
-    assert policy._affordable([0.01, 0.9], drafting, 0.0) == 2, "one token may be tried"
-    assert policy._affordable([], NO_DRAFTING, 0.0) == 0
+    round_, most = policy._round, policy._available()
+    assert affordable_depth([0.9] * 8, drafting, round_, most) == 5
+    assert affordable_depth([0.9] * 8, drafting, round_, most - 0.1) == 4
+    assert affordable_depth([0.9, 0.5, 0.01, 0.9], drafting, round_, most) == 2
+    assert affordable_depth([0.01, 0.9], drafting, round_, most) == 2, "one token may be tried"
+    assert affordable_depth([], NO_DRAFTING, round_, most) == 0
 
 
 def test_what_a_decode_has_no_room_for_is_offered_for_the_next() -> None:
@@ -485,7 +486,8 @@ def test_what_a_decode_has_no_room_for_is_offered_for_the_next() -> None:
         other.offer.bring([0.9] * 31, Drafting([0.0] * 32), 27)
     policy.decide(LIMIT)
     assert policy._round.table()[7] < policy._round.table()[8] == float("inf")
-    assert policy._affordable([0.9] * 20, Drafting([0.0] * 21), 0.0) == 20
+    most = policy._available()
+    assert affordable_depth([0.9] * 20, Drafting([0.0] * 21), policy._round, most) == 20
 
 
 def test_the_budget_of_all_is_what_others_have_not_yet_risked() -> None:

@@ -294,26 +294,26 @@ def test_a_head_may_read_for_four_plain_steps_before_it_pays() -> None:
     for _ in range(2):
         for _ in range(4):
             read(candidate, 0.5)
-        assert candidate.reads and candidate.may_draft
+        assert candidate.reads and candidate.is_shown
         candidate.end_trial(paid=True)
     fail(candidate, trials=1)
     for _ in range(4):
         read(candidate, 0.5)
     assert candidate.reads
     read(candidate, 0.01)
-    assert not candidate.reads and candidate.may_draft
+    assert not candidate.reads and candidate.is_shown
     read(candidate, 0.0)
-    assert not candidate.may_draft, "it lacks a row"
+    assert not candidate.is_shown, "it lacks a row"
     for _ in range(9):
         read(candidate, 0.0)
         assert not candidate.reads, "nor is it of use to show it later ones"
     candidate.end_trial(paid=True)
     assert candidate.reads
     read(candidate, 0.5)
-    assert candidate.reads and candidate.may_draft
+    assert candidate.reads and candidate.is_shown
     drafter = of_traits()
     read(drafter, 9.0)
-    assert drafter.reads and drafter.may_draft
+    assert drafter.reads and drafter.is_shown
 
 
 def test_a_head_of_the_last_row_is_shown_it_before_its_next_trial() -> None:
@@ -324,10 +324,10 @@ def test_a_head_of_the_last_row_is_shown_it_before_its_next_trial() -> None:
     seen = []
     for _ in range(4):
         read(candidate, 0.0)
-        seen.append((candidate.reads, candidate.may_draft))
+        seen.append((candidate.reads, candidate.is_shown))
     assert seen == [(False, False)] * 3 + [(True, False)]
     read(candidate, 0.1)
-    assert candidate.may_draft
+    assert candidate.is_shown
     # The trial itself says how it ends; but where it could not be afforded, it has failed.
     read(candidate, 0.1, drafted=True)
     assert candidate.reads
@@ -347,7 +347,7 @@ def stopped_once() -> Candidate:
 def test_a_head_that_had_stopped_reads_again_where_little_is_missing() -> None:
     candidate = stopped_once()
     candidate.resume(1.0, 2.0)
-    assert candidate.reads and candidate.may_draft
+    assert candidate.reads and candidate.is_shown
     read(candidate, 1.9)
     assert candidate.reads, "what it read before is forgotten"
     candidate.begin_text()
@@ -355,10 +355,10 @@ def test_a_head_that_had_stopped_reads_again_where_little_is_missing() -> None:
     assert candidate.reads, "it has not stopped since"
     candidate = stopped_once()
     candidate.resume(3.0, 2.0)
-    assert not candidate.reads and not candidate.may_draft
+    assert not candidate.reads and not candidate.is_shown
     for restarts in (False, False, True):
         candidate.begin_text()
-        assert candidate.reads is candidate.may_draft is restarts
+        assert candidate.reads is candidate.is_shown is restarts
     other = head()
     fail(other)
     other.begin_text()
@@ -408,11 +408,11 @@ def test_a_head_waits_twice_as_long_after_each_trial_that_failed() -> None:
     for drafts in (True, False):
         head = of_traits(reads_hidden=(1,), only_last_row=True)
         head.learn_reading({"costly": 100.0}, 1.0, drafted=False)
-        head._shown = False
+        head.is_shown = False
         trials = list[int]()
         for step in range(40):
-            drafted = drafts and head.may_draft
-            trials += [step] if head.may_draft else []
+            drafted = drafts and head.is_shown
+            trials += [step] if head.is_shown else []
             head.learn_reading({"costly": 0.1} if head.reads else {}, 1.0, drafted=drafted)
             if drafted:
                 head.end_trial(paid=False)

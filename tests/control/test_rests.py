@@ -231,7 +231,7 @@ def test_a_copy_that_does_not_pay_is_asked_about_once(monkeypatch: pytest.Monkey
         writer.drafter.found = True  # type: ignore[attr-defined]
         rates = writer.policy.candidates[0].acceptance_rates  # type: ignore[attr-defined]
         monkeypatch.setattr(rates, "chances", lambda depth: [0.3] * depth)
-    monkeypatch.setattr(AdaptivePolicy, "_affordable", lambda *_given: 0)
+    monkeypatch.setattr("localspec.control.adaptive.affordable_depth", lambda *_given: 0)
     asked = [counted.in_step(simulated) for _ in range(60)]
     assert sum(asked[-30:]) <= 5 * 8
 
@@ -263,10 +263,10 @@ def test_a_text_alone_is_asked_about_a_trial_as_soon_as_it_is_due(
 def test_a_head_that_is_shown_a_row_for_a_trial_may_not_rest() -> None:
     writer = SimulatedUsers(COSTS["GPU"], [USELESS] * 2, auto).writers[0]
     candidate = writer.policy.candidates[0]  # type: ignore[attr-defined]
-    candidate._stopped, candidate._shown = True, False
+    candidate._stopped, candidate.is_shown = True, False
     assert candidate.may_rest(writer.limit())
     candidate.rest([])
-    candidate._shown = True
+    candidate.is_shown = True
     assert not candidate.may_rest(writer.limit())
     assert candidate._waited == 0
 

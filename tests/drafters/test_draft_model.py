@@ -62,12 +62,13 @@ def test_a_long_prompt_is_evaluated_in_chunks_that_can_be_cancelled() -> None:
     assert cache.evaluated == 40 + 3
 
 
-def drawn(text: list[int], count: int) -> list[int]:
-    """What the model draws after a text, without a cache."""
+def drawn(text: list[int], count: int, read: list[int] | None = None) -> list[int]:
+    """What the model draws after a text, without a cache. read: what it reads of the text."""
     tokens: list[int] = []
     for _ in range(count):
         prefix = SAMPLER.prefix([*text, *tokens])
-        law = SAMPLER.distribution(MODEL.logits([*text, *tokens]), prefix)
+        logits = MODEL.logits([*(text if read is None else read), *tokens])
+        law = SAMPLER.distribution(logits, prefix)
         tokens.append(SAMPLER.sample(law, prefix))
     return tokens
 
