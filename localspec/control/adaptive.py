@@ -274,7 +274,7 @@ class AdaptivePolicy:
         so each step is charged only its share.
         """
         cost, round_, backlog = candidate.cost, self._round, candidate.backlog
-        has_prompt_to_read = backlog > self._generated
+        has_prompt_to_read = candidate.has_prompt_to_read(self._generated)
         if has_prompt_to_read and (pause := candidate.take_pause(round_.others)):
             self._drafts = self._drafts if self._drafts[0] else (pause.survivals, pause.drafting)
             return None
@@ -330,7 +330,7 @@ class AdaptivePolicy:
         self.rows.offer.read = frozenset(
             each.name
             for each in self.candidates
-            if (chosen and chosen.candidate is each) or each.backlog <= self._generated
+            if (chosen and chosen.candidate is each) or not each.has_prompt_to_read(self._generated)
         )
 
     def _chosen(self, options: list[Option]) -> tuple[Option | None, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from operator import mul
-from typing import NamedTuple, cast
+from typing import cast
 
 from localspec.control.acceptance import (
     FIRST_GUESS,
@@ -19,6 +19,7 @@ from localspec.control.drafter_cost import DrafterCost
 from localspec.control.joint_drafting import Drafting
 from localspec.control.looking import gain_of_looking
 from localspec.control.overlap import Overlap
+from localspec.control.pause import Pause
 from localspec.control.row_budget import Offer, RowShare
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import (
@@ -55,19 +56,6 @@ _PAUSE = 4
 _LIKELY, _LIKELIER = 0.5, 0.1
 # A head may read hidden rows for as long as so many plain steps take, before its drafts save time.
 _MOST_READING = 4.0
-
-
-class Pause(NamedTuple):
-    """So many steps in which a text does not ask whether to read its prompt.
-
-    It ends when another company is found: how many other texts there are, and in how many this
-    drafter has read the prompt. survivals, drafting: what it offers meanwhile.
-    """
-
-    steps: int
-    company: tuple[int, int]
-    survivals: Sequence[float]
-    drafting: Drafting
 
 
 class Candidate:
@@ -138,6 +126,10 @@ class Candidate:
         """The number of text tokens that the drafter must evaluate before it can draft."""
         return backlog(self.drafter, from_end=self.from_end)
 
+    def has_prompt_to_read(self, generated: int) -> bool:
+        """Whether its backlog is of the prompt, too. generated: the tokens of the answer."""
+        return (self.from_end and self._idle) or self.backlog > generated
+
     @property
     def is_known(self) -> bool:
         """Whether some of its tokens were seen, here, in other texts, or in earlier runs."""
@@ -147,7 +139,9 @@ class Candidate:
     @property
     def ready(self) -> int:
         """How many tokens of its next draft are drawn already."""
-        return ready(self.drafter)
+        drawn = ready(self.drafter)
+        # Those behind the end of a prompt are none of one that has yet to read it.
+        return 0 if drawn and self.other_way and self.backlog > 1 else drawn
 
     def drafting(self, deepest: int, unread: float = 0.0) -> Drafting:
         """What drafts of every depth from 0 to `deepest` take; ready tokens take no time.

@@ -10,6 +10,8 @@ from localspec.control.recent_median import ENOUGH, RecentMedian
 _NOTHING_SHARED = {1: 1.0, WIDEST: float(WIDEST)}
 # With a shorter backlog, the time of each of its tokens is too uncertain to be learnt.
 _LONG_BACKLOG = 16
+# Each token of a backlog up to this takes another time than one of a longer backlog.
+_FEW = 80
 
 
 @dataclass(slots=True)
@@ -17,8 +19,9 @@ class DrafterCost:
     """Seconds that a drafter takes.
 
     first: the first token of a draft, with a backlog of one or two tokens. further: each token
-    after the first. reading: each token of a longer backlog. change: what a longer backlog costs
-    besides, on a GPU (see WidthChanges). These are of a text that drafts alone.
+    after the first. reading: each token of a longer backlog; also of one of few tokens, until that
+    is learnt by itself. change: what a longer backlog costs besides, on a GPU (see WidthChanges).
+    These are of a text that drafts alone.
 
     Where several texts draft, a decode has a row of each. similar: seconds by rows of similar
     decodes, those of the target, from which their cost is guessed until it is learnt.
@@ -36,6 +39,7 @@ class DrafterCost:
     _further_seen: int = 0
     _decodes: PassCosts | None = None
     _reading: RecentMedian = field(default_factory=RecentMedian)
+    _reading_few: RecentMedian = field(default_factory=RecentMedian)
     _passes: PassCosts | None = None
 
     def of(self, depth: int) -> float:
@@ -70,7 +74,10 @@ class DrafterCost:
 
     def reading_seconds(self, tokens: int, slowdown: float = 1.0) -> float:
         """Seconds to evaluate this many tokens of text. slowdown: PassCosts.reading_slowdown."""
-        return slowdown * tokens * self.reading + (self.change if tokens else 0.0)
+        few, each = self._reading_few, self.reading
+        if tokens <= _FEW and len(few) >= ENOUGH:
+            each = few.median
+        return slowdown * tokens * each + (self.change if tokens else 0.0)
 
     def learn_whole(self, seconds: float, tokens: int, *, cheap: bool) -> None:
         """Learn from a whole draft of `tokens` tokens. cheap: its time does not depend on depth."""
@@ -127,7 +134,10 @@ class DrafterCost:
 
     def _learn_reading(self, seconds: float, backlog: int, slowdown: float) -> None:
         each = max(0.0, seconds - self.change) / (backlog - 2) / slowdown
-        self.reading = self._learnt(self._reading, each, self.reading)
+        if backlog <= _FEW:
+            self._reading_few.add(each)
+        if backlog > _FEW or not self._reading:
+            self.reading = self._learnt(self._reading, each, self.reading)
 
     @staticmethod
     def _learnt(recent: RecentMedian, seconds: float, known: float) -> float:

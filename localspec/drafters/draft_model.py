@@ -13,7 +13,7 @@ from localspec.speculation.passes import Cached, Pass, Passes
 from localspec.utils.tokens import common_prefix
 
 # How many tokens of a prompt it reads where it leaves out those before; with twice as many unread.
-_END = 64
+END_TOKENS = 64
 
 
 class Cache(Cached, Protocol):
@@ -90,7 +90,7 @@ class DraftModel:
         self._text: list[int] = []
         self._left_out: list[int] = []
         self._gap_at = 0
-        # Whether nothing behind what the cache held was read since the text began.
+        # Whether nothing was read since the text began.
         self._prompt_is_unread = False
         # How many tokens of the text the cache holds.
         self._cached = 0
@@ -113,13 +113,13 @@ class DraftModel:
             self._left_out = []
         self._text = text
         self._cached = self._cache.take_prefix(text[:-1])
-        self._prompt_is_unread = not self._left_out
+        self._prompt_is_unread = True
         self._drawn = []
 
     def passes(self, limit: Limit) -> Passes[Draft]:
         """Draw up to `limit.depth` tokens, one pass each, until `limit.go_on` returns False."""
-        self._leave_out(from_end=limit.from_end)
-        depth = self._room(limit.depth)
+        self._choose_part(from_end=limit.from_end)
+        depth = self._room(limit.depth, from_end=limit.from_end)
         if depth < 1:
             return NOTHING
         self._limit = limit
@@ -145,7 +145,7 @@ class DraftModel:
         """Draw up to so many tokens behind those of the last proposal, one pass each."""
         if self._limit is None or not self._drawn:
             return
-        depth = self._room(len(self._drawn) + tokens)
+        depth = self._room(len(self._drawn) + tokens, from_end=True)
         chain = Chain(self._limit.to(depth, self._limit.go_on and _always), depth, self._n_vocab)
         goes_on = all([chain.take(each) for each in self._drawn])
         while goes_on:
@@ -161,9 +161,10 @@ class DraftModel:
         self._drawn = self._drawn[count:] if stand else []
         self._text += self._known(outcome.tokens)
 
-    def _room(self, depth: int) -> int:
-        """How many of so many tokens behind the text the context has room for."""
-        return min(depth, self._cache.n_ctx - len(self._text))
+    def _room(self, depth: int, *, from_end: bool) -> int:
+        """How many of so many tokens behind the text, or its end, the context has room for."""
+        length = len(self._text) if from_end else self._length
+        return min(depth, self._cache.n_ctx - length)
 
     def _keeps_drawn(self) -> bool:
         """Whether tokens that the target has not verified may be those of the next proposal.
@@ -189,35 +190,44 @@ class DraftModel:
             self._drawn = []
         return bool(self._drawn)
 
+    @property
+    def _length(self) -> int:
+        """The tokens of the text, with those that are left out."""
+        return len(self._text) + len(self._left_out)
+
     def _backlog(self) -> int:
-        if self._left_out:
-            return len(self._text) + len(self._left_out) - self._gap_at
-        return len(self._text) - self._cached
+        return self._length - (self._gap_at if self._left_out else self._cached)
 
     def _end(self) -> int | None:
         lacking = len(self._text) - self._cached
-        if self._left_out:
-            return lacking
-        return _END if self._prompt_is_unread and lacking >= 2 * _END else None
+        if self._prompt_is_unread and lacking >= 2 * END_TOKENS:
+            return END_TOKENS
+        return lacking if self._left_out else None
 
-    def _leave_out(self, *, from_end: bool) -> None:
-        """Leave out what is to be left out of the text, or take it back."""
-        if from_end:
-            if not self._left_out and self._end() is not None:
-                self._gap_at = self._cached
-                self._left_out = self._text[self._gap_at : -_END]
-                self._text = self._text[: self._gap_at] + self._text[-_END:]
-        elif self._left_out:
+    def _choose_part(self, *, from_end: bool) -> None:
+        """Leave out what is in front of the end of the text, or take it back if that has room."""
+        if from_end and self._prompt_is_unread and self._end() == END_TOKENS:
+            self._take_back()
+            # A cache that cannot be cut there keeps less.
+            self._gap_at = at = self._cached = self._cache.truncate(self._cached)
+            self._left_out = self._text[at:-END_TOKENS]
+            del self._text[at:-END_TOKENS]
+        elif not from_end and self._left_out and self._length < self._cache.n_ctx:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        """Take back what was left out."""
+        if self._left_out:
             at, self._drawn = self._gap_at, []
             self._text[at:at], self._left_out = self._left_out, []
             self._cached = min(self._cached, at)
-        self._prompt_is_unread = False
 
     def _catch_up(self, limit: Limit, room: int) -> Passes[list[int]]:
         """Evaluate the tokens that the cache lacks, except the last ones, up to `room` of them.
 
         Returns those, for a pass that gives logits; none if cancelled.
         """
+        self._prompt_is_unread = False
         # The last token's logits are needed, so it is evaluated in any case.
         self._cached = self._cache.truncate(min(self._cached, len(self._text) - 1))
         self._drawn = []

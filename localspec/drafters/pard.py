@@ -32,8 +32,8 @@ class Pard(DraftModel):
 
     def passes(self, limit: Limit) -> Passes[Draft]:
         """Draw up to `limit.depth` tokens from a pass of as many rows, until `limit.go_on` ends."""
-        self._leave_out(from_end=limit.from_end)
-        rows = min(limit.depth, self._cache.n_ctx - len(self._text) + 1)
+        self._choose_part(from_end=limit.from_end)
+        rows = min(limit.depth, self._room(limit.depth, from_end=limit.from_end) + 1)
         if rows < 1:
             return NOTHING
         masks = [self._mask] * (rows - 1)

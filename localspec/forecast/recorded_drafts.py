@@ -15,6 +15,7 @@ from typing import Unpack
 import numpy as np
 
 from localspec.control.pass_costs import WIDEST
+from localspec.drafters.draft_model import END_TOKENS
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.forecast.answers import RecordedAnswer
@@ -169,7 +170,8 @@ class ReplayedDrafter:
 
     answers: the texts that it may draft. drafts: of each answer, one per token; where the recorded
     text is another one, because of a near-tie, its drafts are wrong. One that reads the prompt
-    itself is taken to keep of a draft what stands, as a draft model does.
+    itself is taken to keep of a draft what stands, as a draft model does, and to draft behind the
+    end of a prompt what it drafts behind all of it.
     """
 
     def __init__(
@@ -185,13 +187,15 @@ class ReplayedDrafter:
             reads_hidden=(),
             gives_probs=False,
             backlog=self._backlog if self.reads_prompt else None,
-            end=None,
+            end=self._end if drafter.traits.end else None,
             ready=None,
         )
         self._answers, self._drafts = answers, drafts
         self._number, self._place = -1, 0
         # How many tokens of the text it has read, and the tokens of its last draft.
         self._read, self._drafted = 0, list[int]()
+        # Whether it has left out what is in front of the end, and whether it has read anything.
+        self._leaves_out = self._has_read = False
 
     def replayed(self, number: int) -> ReplayedDrafts:
         """The lengths of the drafts in the answer of this number."""
@@ -215,9 +219,12 @@ class ReplayedDrafter:
         prompt, self._place = list(tokens), 0
         self._number = next(each for each in following if self._answers[each].prompt == prompt)
         self._read, self._drafted = 0, []
+        self._leaves_out = self._has_read = False
 
     def propose(self, limit: Limit) -> Draft:
         """Propose what the drafter proposed at this token."""
+        self._leaves_out = limit.from_end and self._end() is not None
+        self._has_read = True
         recorded = self._of(self._number)[self._place]
         tokens = list(recorded.tokens[: limit.depth])
         if limit.go_on:
@@ -240,7 +247,12 @@ class ReplayedDrafter:
         return len(self._answers[self._number].prompt) + self._place
 
     def _backlog(self) -> int:
-        return self._length - self._read
+        return self._length if self._leaves_out else self._length - self._read
+
+    def _end(self) -> int | None:
+        if self._leaves_out:
+            return self._length - self._read
+        return None if self._has_read or self._length < 2 * END_TOKENS else END_TOKENS
 
     def _of(self, number: int) -> list[RecordedDraft]:
         """One draft per token of an answer; none where the recorded text had ended."""

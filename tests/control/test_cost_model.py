@@ -540,3 +540,15 @@ def test_what_is_learnt_of_several_texts_is_the_cost_of_all_rows() -> None:
         costs.learn(4, 2 * 1.6)
     assert costs.seconds(4) == pytest.approx(3.2, rel=0.05)
     assert costs.seconds(1) == pytest.approx(2.0, rel=0.05)
+
+
+def test_what_reading_a_few_tokens_takes_is_learnt_by_itself() -> None:
+    """The end of a prompt is read in one small pass, and all of it in large ones."""
+    cost = DrafterCost(0.5, 0.1, reading=0.25)
+    for _ in range(ENOUGH):
+        cost.learn_first(0.5 + 998 * 0.125, backlog=1000)
+    assert cost.reading_seconds(64) == 64 * cost.reading_seconds(1) == 64 * 0.125
+    for _ in range(ENOUGH):
+        cost.learn_first(0.5 + 62 * 0.5, backlog=64)
+    assert cost.reading_seconds(64) == 32.0
+    assert cost.reading_seconds(1000) == 125.0

@@ -106,16 +106,23 @@ def test_the_next_turn_goes_on_behind_the_end() -> None:
     drafter = drafter_of(cache)
     drafter.begin(text)
     proposed(drafter, limit(text, from_end=True))
-    more = words(200, seed=3)
+    more = words(100, seed=3)
     longer = [*text, *more]
     drafter.begin(longer)
-    assert backlog(drafter, from_end=True) == 200 and backlog(drafter) == 500
+    assert backlog(drafter, from_end=True) == 100 and backlog(drafter) == 400
     read = [*text[-END:], *more]
     assert [*proposed(drafter, limit(longer, from_end=True)).tokens] == drawn(longer, read, 4)
+    # Of a long one it leaves out what is in front of the end, again.
+    longest = [*longer, *words(300, seed=5)]
+    drafter.begin(longest)
+    assert backlog(drafter, from_end=True) == END
+    read = longest[-END:]
+    assert [*proposed(drafter, limit(longest, from_end=True)).tokens] == drawn(longest, read, 4)
+    assert [*proposed(drafter, limit(longest, from_end=False)).tokens] == drawn(longest, longest, 4)
     # A text that differs in what was read begins anew.
-    edited = [*text[:-5], *words(400, seed=4)]
-    drafter.begin([*words(10, seed=9), *edited])
-    assert backlog(drafter) == len(edited) + 10
+    edited = [*words(10, seed=9), *text[:-5], *words(400, seed=4)]
+    drafter.begin(edited)
+    assert backlog(drafter) == len(edited)
 
 
 def test_a_text_that_is_cut_within_what_was_left_out_is_read_anew() -> None:
@@ -134,8 +141,30 @@ def test_a_text_that_is_cut_within_what_was_left_out_is_read_anew() -> None:
 def test_an_end_needs_less_context_than_the_text() -> None:
     drafter, text = drafter_of(ToyCache(MODEL, n_ctx=100)), words(300)
     drafter.begin(text)
-    assert len(proposed(drafter, limit(text, from_end=True))) == 4
-    assert len(proposed(drafter, limit(text, from_end=False))) == 0
+    for _ in range(2):
+        assert len(proposed(drafter, limit(text, from_end=False))) == 0
+        assert len(proposed(drafter, limit(text, from_end=True))) == 4
+
+
+def test_a_cache_that_cannot_be_cut_at_the_end_of_what_it_shares_reads_the_end_alone() -> None:
+    """As that of a recurrent model, which goes back to its beginning."""
+
+    class Recurrent(ToyCache):
+        def truncate(self, length: int) -> int:
+            if length < len(self.tokens):
+                self.tokens.clear()
+            return len(self.tokens)
+
+    cache, text = Recurrent(MODEL), words(200)
+    drafter = drafter_of(cache)
+    drafter.begin(text)
+    proposed(drafter, limit(text, from_end=False))
+    text = [*text[:150], *words(300, seed=2)]
+    drafter.begin(text)
+    evaluated = cache.evaluated
+    draft = [*proposed(drafter, limit(text, from_end=True)).tokens]
+    assert draft == drawn(text, text[-END:], 4)
+    assert cache.evaluated - evaluated == END + 3
 
 
 @given(st.data())

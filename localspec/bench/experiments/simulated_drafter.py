@@ -128,8 +128,16 @@ class SimulatedDrafter:
         return self._decode(texts) / self._decode(1) / texts
 
     def draw(self) -> tuple[bool, float]:
-        """Whether the next token is right, and the drafter's confidence: it knows the easy ones."""
-        rate = self._user.rate
-        easy = self._random.random() < max(0.0, (rate - 0.35) / 0.6)
+        """Whether the next token is right, and the drafter's confidence."""
+        [token] = drawn(self._random, self._user.rate, 1)
+        return token
+
+
+def drawn(random: Random, rate: float, tokens: int) -> list[tuple[bool, float]]:
+    """Of each token, whether it is right, and the drafter's confidence: it knows the easy ones."""
+    found = list[tuple[bool, float]]()
+    for _ in range(tokens):
+        easy = random.random() < max(0.0, (rate - 0.35) / 0.6)
         chance = 0.95 if easy else min(rate, 0.35)
-        return self._random.random() < chance, 3.5 if easy else 0.4
+        found.append((random.random() < chance, 3.5 if easy else 0.4))
+    return found
