@@ -12,6 +12,7 @@ from localspec.control.acceptance import (
     AcceptanceRates,
     ConfidenceTable,
     DraftCounts,
+    Tally,
     correctness,
     from_end_name,
 )
@@ -22,14 +23,7 @@ from localspec.control.overlap import Overlap
 from localspec.control.pause import Pause
 from localspec.control.row_budget import Offer, RowShare
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import (
-    ComputedDrafter,
-    Drafter,
-    Limit,
-    backlog,
-    can_leave_out,
-    ready,
-)
+from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, backlog, ready
 from localspec.speculation.policy import may_draft
 
 # The weight of a new step in the moving average of the gain.
@@ -137,6 +131,12 @@ class Candidate:
         return self.acceptance_rates.observed + earlier >= _KNOWN
 
     @property
+    def known(self) -> Tally:
+        """Its tokens that were seen lately, or else in earlier runs."""
+        seen = self.acceptance_rates.seen
+        return seen if seen.tried or not self._earlier else self._earlier.total
+
+    @property
     def ready(self) -> int:
         """How many tokens of its next draft are drawn already."""
         drawn = ready(self.drafter)
@@ -215,7 +215,7 @@ class Candidate:
             rows.seen[name] = rates.seen
         others = rows.seen_by_others(name)
         if self.other_way:
-            others.extend(self.other_way.acceptance_rates.seen.few(_OF_OTHER_WAY))
+            others.extend(self.other_way.known.few(_OF_OTHER_WAY))
         rates.expect(others)
 
     def shadow_draft(self, depth: int) -> Draft | None:
@@ -294,9 +294,7 @@ class Candidate:
 
     def may_draft(self, limit: Limit) -> bool:
         """Whether it can draft in this step, and has the time to read what it must read first."""
-        if not self.is_shown or (self.from_end and not can_leave_out(self.drafter)):
-            return False
-        return may_draft(self.drafter, limit, from_end=self.from_end)
+        return self.is_shown and may_draft(self.drafter, limit, from_end=self.from_end)
 
     def resume(self, seconds: float, affordable: float) -> None:
         """Stop again if it would cost much to read what it has missed in earlier texts.

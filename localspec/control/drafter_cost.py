@@ -136,7 +136,7 @@ class DrafterCost:
         each = max(0.0, seconds - self.change) / (backlog - 2) / slowdown
         if backlog <= _FEW:
             self._reading_few.add(each)
-        if backlog > _FEW or not self._reading:
+        if backlog > _FEW or not self.reading:
             self.reading = self._learnt(self._reading, each, self.reading)
 
     @staticmethod

@@ -10,13 +10,14 @@ in one run, and each in a run of its own that knows what the runs before have ke
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from random import Random
 
 import numpy as np
 
 from localspec.bench.experiments.command_line import Table, argument_parser
 from localspec.bench.experiments.simulated_drafter import COSTS, FIRST, FURTHER, READING, drawn
-from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
+from localspec.control.acceptance import NO_PRIOR, AcceptancePrior, DraftCounts
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import DrafterSeconds
@@ -36,7 +37,7 @@ from localspec.speculation.policy import Step
 RATES = ((0.05, 0.05), (0.3, 0.29), (0.7, 0.68), (0.9, 0.88), (0.9, 0.36))
 PROMPTS, TOKENS = (300, 2000), (24, 60, 200)
 RUNS = 5
-# With fewer drafted tokens, a run keeps nothing of them.
+# With fewer drafted tokens, nothing is known of them.
 _FEWEST = 8
 _SAMPLER = Sampler(SamplingParams(), Noise(0))
 
@@ -143,10 +144,15 @@ class Run:
     ) -> None:
         self._drafter = drafter = PromptReader(rates, may_leave_out=may_leave_out)
         self._kept = kept
+        known = {name: each for name, each in kept.counts.items() if each.total.tried >= _FEWEST}
+        shares = {name: each.total.share for name, each in known.items()}
         cost = DrafterSeconds(FIRST, FURTHER, READING).cost(costs)
         self._costs = CostModel(PassCosts(costs), {drafter.name: cost})
         self._policy = AdaptivePolicy(
-            [drafter], self._costs, prior=kept, clock=lambda: drafter.seconds
+            [drafter],
+            self._costs,
+            prior=AcceptancePrior(shares, known),
+            clock=lambda: drafter.seconds,
         )
         self._text = _Text(self._policy, drafter, RowBudget())
         widths, seconds = list(costs), list(costs.values())
@@ -165,13 +171,10 @@ class Run:
     @property
     def kept(self) -> AcceptancePrior:
         """What this run adds to what was kept."""
-        counts = {
-            each.name: each.counts
-            for each in self._policy.all_candidates
-            if each.counts.total.tried >= _FEWEST
-        }
-        rates = {name: each.total.share for name, each in counts.items()}
-        return AcceptancePrior({**self._kept.rates, **rates}, {**self._kept.counts, **counts})
+        counts = {name: deepcopy(each) for name, each in self._kept.counts.items()}
+        for each in self._policy.all_candidates:
+            counts.setdefault(each.name, DraftCounts()).extend(each.counts)
+        return AcceptancePrior({}, counts)
 
 
 def speed_in_one_run(
