@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from localspec.errors import InvalidValueError
 
@@ -37,8 +38,18 @@ _DRAWN = (
     (0.55, 0.80, 0.88, 0.95, 0.98, 0.99, 0.99, 0.99, 0.99),
 )
 _SURE = (0.30, 0.50, 0.65, 0.75, 0.85, 0.92, 0.96, 0.98, 0.99)
-# Of past texts, over chats about the same things.
+# Of past texts, over chats about the same things; and of those whose distributions are known, as
+# _DRAWN and _SURE.
 _PAST = (0.05, 0.10, 0.15, 0.25, 0.35, 0.50, 0.60, 0.70, 0.80)
+_PAST_DRAWN = (
+    (0.10, 0.15, 0.18, 0.25, 0.40, 0.45, 0.50, 0.60, 0.70),
+    (0.13, 0.23, 0.28, 0.34, 0.42, 0.55, 0.62, 0.75, 0.85),
+    (0.17, 0.30, 0.36, 0.44, 0.58, 0.65, 0.75, 0.85, 0.92),
+    (0.24, 0.38, 0.46, 0.60, 0.66, 0.80, 0.90, 0.95, 0.97),
+    (0.42, 0.45, 0.61, 0.73, 0.80, 0.88, 0.95, 0.97, 0.98),
+    (0.45, 0.55, 0.70, 0.80, 0.90, 0.95, 0.98, 0.99, 0.99),
+)
+_PAST_SURE = (0.34, 0.52, 0.66, 0.78, 0.90, 0.93, 0.97, 0.99, 0.99)
 # With each new observation of a bin, its older ones count this much less: about 100 count.
 FORGETTING = 0.99
 
@@ -106,6 +117,22 @@ def _table(prior: Sequence[float]) -> MatchTable:
     return MatchTable(prior=prior)
 
 
+def _tables(priors: Sequence[Sequence[float]]) -> Sequence[MatchTable]:
+    return tuple(map(_table, priors))
+
+
+class DrawnRates(NamedTuple):
+    """The chances of copies whose tokens are drawn anew.
+
+    copied: of tokens of whose distribution nothing is known. sure: of those behind the first where
+    the text is copied from had no choice. drawn: of those drawn anew, by their lead.
+    """
+
+    copied: MatchTable
+    sure: MatchTable
+    drawn: Sequence[MatchTable]
+
+
 @dataclass(frozen=True, slots=True)
 class CopyRates:
     """The chances of copies after the longest match, and of copies behind a difference.
@@ -120,8 +147,7 @@ class CopyRates:
     replaced: of a token that stands for others of the passage, as it did before.
     past: of each token after the longest match in past texts. past_disputed: of those where the
     best copy of the current text is another token.
-    drawn: of tokens drawn anew where the text is copied from had a choice, by their lead. sure: of
-    tokens behind the first where it had none.
+    drawn, sure: as in DrawnRates. past_drawn, past_sure: of those in past texts.
     """
 
     match: MatchTable = field(default_factory=MatchTable)
@@ -135,10 +161,20 @@ class CopyRates:
     replaced: MatchTable = field(default_factory=lambda: _table(_REPLACED))
     past: MatchTable = field(default_factory=lambda: _table(_PAST))
     past_disputed: MatchTable = field(default_factory=lambda: _table(_PAST))
-    drawn: Sequence[MatchTable] = field(
-        default_factory=lambda: tuple(_table(prior) for prior in _DRAWN)
-    )
+    drawn: Sequence[MatchTable] = field(default_factory=lambda: _tables(_DRAWN))
     sure: MatchTable = field(default_factory=lambda: _table(_SURE))
+    past_drawn: Sequence[MatchTable] = field(default_factory=lambda: _tables(_PAST_DRAWN))
+    past_sure: MatchTable = field(default_factory=lambda: _table(_PAST_SURE))
+
+    @property
+    def of_drawn(self) -> DrawnRates:
+        """Those of copies of the current text that are drawn anew."""
+        return DrawnRates(self.match, self.sure, self.drawn)
+
+    @property
+    def of_past_drawn(self) -> DrawnRates:
+        """Those of copies of past texts that are drawn anew."""
+        return DrawnRates(self.past, self.past_sure, self.past_drawn)
 
     def after(self, agreed: bool | None) -> MatchTable:
         """The table of matches by `Match.agreed`."""

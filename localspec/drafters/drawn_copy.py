@@ -6,15 +6,19 @@ will draw more often than the copied one is (`Noise`: the coupling of target and
 of the drawn token tells how sure that is. Where it is not the copied token, the copy goes on after
 the longest end of text and draft that occurred before.
 
-At temperature 0 a distribution is one token, the copied one, and nothing is drawn.
+At temperature 0 a distribution is one token, the copied one, and nothing is drawn. Where a text has
+another temperature than the one it copies from, its own counts: at 0 the likeliest token is taken.
 """
 
 from bisect import bisect_right
+from dataclasses import replace
+from typing import NamedTuple
 
-from localspec.drafters.copy_rates import CopyRates, MatchTable
-from localspec.drafters.suffix_automaton import Match, SuffixAutomaton
+from localspec.drafters.copy_rates import DrawnRates, MatchTable
+from localspec.drafters.suffix_automaton import Match, Position, SuffixAutomaton
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.noise import Noise
+from localspec.sampling.sampler import Sampler
 
 # A token drawn from a place is a guess at its distribution here; the tables of `CopyRates.drawn`
 # are for leads below these, and for larger ones.
@@ -22,42 +26,91 @@ LEADS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 class DrawnFrom:
-    """What the target drew the tokens of an index from, by their places there.
+    """What the target drew the tokens of an index or of a text from, by their places there.
 
-    Memory: a byte per token, and about 600 for each that had a choice.
+    Memory: 8 bytes per token, and about 600 for each that had a choice, which parts share.
     """
 
     def __init__(self) -> None:
-        # By place, whether only one token was likely there.
-        self._sure = bytearray()
-        self._shortlists: dict[int, Distribution] = {}
+        # By place, the tokens that were likely there; True: only one was; None: not known.
+        self._known: list[Distribution | bool | None] = []
+        self._has_choice = False
 
     def __bool__(self) -> bool:
-        return bool(self._shortlists)
+        """Whether some token had a choice, here or in what this is a part of."""
+        return self._has_choice
 
     def add(self, place: int, distribution: Distribution) -> None:
         """Keep the distribution of the token at a place, which lies behind those added before."""
         shortlist = distribution.shortlist()
         is_sure = len(shortlist) == 1
-        self._sure.extend(bytes(place - len(self._sure)))
-        self._sure.append(is_sure)
-        if not is_sure:
-            self._shortlists[place] = shortlist
+        self._reach(place)
+        self._known.append(is_sure or shortlist)
+        self._has_choice |= not is_sure
+
+    def extend(self, place: int, part: "DrawnFrom") -> None:
+        """Add a part from a place on, which lies behind those added before."""
+        self._reach(place)
+        self._known += part._known
+        self._has_choice |= part._has_choice
+
+    def part(self, first: int, after: int) -> "DrawnFrom":
+        """The places from `first` to `after`, which count from 0."""
+        part = DrawnFrom()
+        part._known = self._known[first:after]
+        part._has_choice = self._has_choice
+        return part
 
     def choice_at(self, place: int) -> Distribution | None:
         """The tokens that were likely at a place; None where that was one, or is not known."""
-        return self._shortlists.get(place)
+        known = self._known[place] if place < len(self._known) else None
+        return known if isinstance(known, Distribution) else None
 
     def was_sure(self, place: int) -> bool:
         """Whether only one token was likely at a place."""
-        return place < len(self._sure) and bool(self._sure[place])
+        return place < len(self._known) and self._known[place] is True
+
+    def _reach(self, place: int) -> None:
+        """Nothing is known of the places up to this one that were not added."""
+        self._known += [None] * (place - len(self._known))
+
+
+class Drawing(NamedTuple):
+    """How a text draws tokens: its noise, and its temperature.
+
+    temperature: None where that depends on the distribution; then it is what it was before.
+    """
+
+    noise: Noise
+    temperature: float | None
+
+    @classmethod
+    def of(cls, sampler: Sampler) -> "Drawing | None":
+        """That of a sampler; None where it draws with other randomness than noise."""
+        params, randomness = sampler.params, sampler.randomness
+        if not isinstance(randomness, Noise):
+            return None
+        if params.is_greedy:
+            return cls(randomness, 0.0)
+        return cls(randomness, None if params.dynatemp_range else params.temperature)
+
+    def leader(self, choice: Distribution, position: int) -> tuple[int, float]:
+        """The token drawn at a position, and its lead: in sums of score and noise, or scores."""
+        if self.temperature == 0:
+            *_, second, first = choice.logits.argsort()
+            lead = (choice.logits[first] - choice.logits[second]) / choice.temperature
+            return choice.token(first), float(lead)
+        if self.temperature not in (None, choice.temperature):
+            choice = replace(choice, temperature=self.temperature)
+        return self.noise.leader(choice, position)
 
 
 class DrawnCopy:
     """The tokens after a match, those that had a choice drawn anew; it grows as it is asked for.
 
-    position: of its first token in the text. token: the first one. table: of its chance, if it was
-    drawn; else whoever copies it knows better. least_survival: drawing takes ten times as long as
+    texts: what is copied from. start: where the text stands in them. position: of its first token
+    in the text. token: the first one. table: of its chance, if it was drawn; else whoever copies it
+    knows better. least_survival: drawing takes ten times as long as
     copying, so tokens that are accepted less often than that are copied. hopeless: those behind
     one that is accepted less often than that are left out, as no pass verifies a row for so little.
     """
@@ -69,14 +122,16 @@ class DrawnCopy:
         texts: SuffixAutomaton,
         match: Match,
         *,
+        start: Position,
         position: int,
         drawn_from: DrawnFrom,
-        noise: Noise,
-        rates: CopyRates,
+        drawing: Drawing,
+        rates: DrawnRates,
     ) -> None:
         self.table: MatchTable | None = None
-        self._texts, self._match, self._drawn_from = texts, match, drawn_from
-        self._position, self._noise, self._rates = position, noise, rates
+        self.match = match
+        self._texts, self._text_end, self._drawn_from = texts, start, drawn_from
+        self._position, self._drawing, self._rates = position, drawing, rates
         self._tokens: list[int] = []
         self._chances: list[float] = []
         self._survival = 1.0
@@ -94,9 +149,9 @@ class DrawnCopy:
     def learn(self, token: int) -> None:
         """Learn which token came."""
         if self.table:
-            self.table.learn(self._match.length, self.token == token)
-        elif self._drawn_from.was_sure(self._match.end + 1):
-            self._rates.sure.learn(self._match.length, self.token == token)
+            self.table.learn(self.match.length, self.token == token)
+        elif self._drawn_from.was_sure(self.match.end + 1):
+            self._rates.sure.learn(self.match.length, self.token == token)
 
     def _grow(self) -> None:
         """Add a token, unless the copied text has ended."""
@@ -110,12 +165,12 @@ class DrawnCopy:
             return
         choice = self._drawn_from.choice_at(place)
         if choice and self._survival >= self.least_survival:
-            token, lead = self._noise.leader(choice, self._position + len(self._tokens))
+            token, lead = self._drawing.leader(choice, self._position + len(self._tokens))
             table = self._rates.drawn[bisect_right(LEADS, lead)]
             if not self._tokens:
                 self.table = table
         else:
-            table = self._rates.sure if self._drawn_from.was_sure(place) else self._rates.match
+            table = self._rates.sure if self._drawn_from.was_sure(place) else self._rates.copied
         chance = table.chance(self._length)
         self._survival *= chance
         self._tokens.append(token)
@@ -131,7 +186,7 @@ class DrawnCopy:
 
     def _go_on_elsewhere(self) -> None:
         """Go on after the longest end of text and draft that occurred before."""
-        position = self._texts.repeat
+        position = self._text_end
         for token in self._tokens:
             position = self._texts.advance(position, token)
         match = self._texts.occurrence(position)

@@ -2,8 +2,10 @@
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 from weakref import WeakSet
 
+from localspec.drafters.drawn_copy import DrawnFrom
 from localspec.drafters.past_writer import PastWriter
 from localspec.drafters.suffix_automaton import SuffixAutomaton
 from localspec.drafters.suffix_store import PastTexts
@@ -18,6 +20,13 @@ KEPT_TOKENS = 65_536
 _MOST_ADDED = 16_384
 # As many texts as are likely to go on by turns.
 _LATEST = 16
+
+
+class Indexed(NamedTuple):
+    """Texts in an index, and what their tokens were drawn from, by their places there."""
+
+    texts: SuffixAutomaton
+    drawn_from: DrawnFrom
 
 
 class EarlierTexts:
@@ -45,10 +54,10 @@ class EarlierTexts:
         self._writer = PastWriter(store) if store else None
         self._given = given
         self._kept = kept
-        self._index: SuffixAutomaton | None = None
+        self._indexed: Indexed | None = None
         # The first so many entries of the index are of texts that stay.
         self._staying = 0
-        self._ended = deque[Sequence[int]]()
+        self._ended = deque[tuple[Sequence[int], DrawnFrom]]()
         # Those that were indexed last, as the next ones may go on from them.
         self._latest = deque[Sequence[int]](maxlen=_LATEST)
 
@@ -57,10 +66,18 @@ class EarlierTexts:
         """Why texts could not be read from the disk or written there; None: they could."""
         return self.store.problem if self.store else None
 
-    def add(self, text: Sequence[int]) -> None:
-        """Add a text that has ended; it may go on from one that was added before."""
+    @property
+    def are_added(self) -> bool:
+        """Whether texts that have ended are of use here."""
+        return len(self.readers) > 1 or self._writer is not None
+
+    def add(self, text: Sequence[int], drawn_from: DrawnFrom | None = None) -> None:
+        """Add a text that has ended; it may go on from one that was added before.
+
+        drawn_from: what its tokens were drawn from, by their places in it, as far as known.
+        """
         if len(self.readers) > 1:
-            self._ended.append(text)
+            self._ended.append((text, DrawnFrom() if drawn_from is None else drawn_from))
         if self._writer:
             self._writer.put(text)
 
@@ -75,22 +92,22 @@ class EarlierTexts:
             self._writer.end()
             self._writer = None
 
-    def up_to_date(self) -> SuffixAutomaton:
+    def up_to_date(self) -> Indexed:
         """The index of all texts so far. Called by one drafter at a time.
 
         Later calls may return another one; that of a text stays as it is or grows.
         """
-        index = self._index or self._with_given()
+        indexed = self._indexed or Indexed(self._with_given(), DrawnFrom())
         while self._ended:
-            index = self._with(self._ended.popleft(), index)
-        self._index = index
-        return index
+            indexed = self._with(*self._ended.popleft(), indexed)
+        self._indexed = indexed
+        return indexed
 
     def forget(self) -> None:
         """Forget ended texts; those on the disk stay."""
         self._ended.clear()
         self._latest.clear()
-        self._index = None
+        self._indexed = None
 
     def _with_given(self) -> SuffixAutomaton:
         index = SuffixAutomaton()
@@ -103,26 +120,32 @@ class EarlierTexts:
             index.end_text()
         return index
 
-    def _with(self, text: Sequence[int], index: SuffixAutomaton) -> SuffixAutomaton:
+    def _with(self, text: Sequence[int], drawn_from: DrawnFrom, indexed: Indexed) -> Indexed:
         """The index with a text, as far as that does not only repeat the latest ones."""
+        index = indexed.texts
         known = max((common_prefix(text, each) for each in self._latest), default=0)
         if known < len(text):
             most = min(_MOST_ADDED, self._kept)
             self._latest.append(text)
+            first = max(0, known - CONTEXT, len(text) - most)
             try:
-                index.extend(text[max(0, known - CONTEXT, len(text) - most) :])
+                part = drawn_from.part(first, len(text))
+                indexed.drawn_from.extend(len(index.tokens), part)
+                index.extend(text[first:])
                 index.end_text()
             except BaseException:
                 # An interrupt: nothing can be added to this index any more.
                 self.forget()
                 raise
         if len(index.tokens) - self._staying > 3 * self._kept // 2:
-            return self._with_latest(index)
-        return index
+            return self._with_latest(*indexed)
+        return indexed
 
-    def _with_latest(self, index: SuffixAutomaton) -> SuffixAutomaton:
+    def _with_latest(self, index: SuffixAutomaton, drawn_from: DrawnFrom) -> Indexed:
         """An index of the texts that stay, and of the last `kept` tokens of others."""
-        made = SuffixAutomaton()
-        for tokens in (index.tokens[: self._staying], index.tokens[-self._kept :]):
-            made.read(tokens)
-        return made
+        count = len(index.tokens)
+        made, known = SuffixAutomaton(), DrawnFrom()
+        for first, after in ((0, self._staying), (count - self._kept, count)):
+            known.extend(len(made.tokens), drawn_from.part(first, after))
+            made.read(index.tokens[first:after])
+        return Indexed(made, known)

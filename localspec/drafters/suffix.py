@@ -6,7 +6,6 @@ was right more often. Where it copies what the target wrote, it draws the tokens
 """
 
 from collections.abc import Iterable, Sequence
-from typing import cast
 
 from localspec.drafters.copies import (
     Copy,
@@ -17,13 +16,12 @@ from localspec.drafters.copies import (
     likeliest,
 )
 from localspec.drafters.copy_rates import CopyRates
-from localspec.drafters.drawn_copy import DrawnCopy, DrawnFrom
+from localspec.drafters.drawn_copy import Drawing, DrawnCopy, DrawnFrom
 from localspec.drafters.earlier_texts import CONTEXT, EarlierTexts
 from localspec.drafters.passage import PASSAGE, Passage
 from localspec.drafters.prediction import Prediction
 from localspec.drafters.suffix_automaton import NOWHERE, Match, SuffixAutomaton
 from localspec.errors import InvalidValueError
-from localspec.sampling.noise import Noise
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.utils.tokens import common_prefix
@@ -80,7 +78,8 @@ class Suffix:
         self._automaton = SuffixAutomaton()
         self._earlier = EarlierTexts() if earlier is None else earlier
         self._earlier.readers.add(self)
-        self._past, self._in_past = self._earlier.up_to_date(), NOWHERE
+        self._past, self._past_drawn_from = self._earlier.up_to_date()
+        self._in_past = NOWHERE
         # Where the text repeats itself and the past: looked up once per token.
         self._match: Match | None = None
         self._past_match: Match | None = None
@@ -91,10 +90,12 @@ class Suffix:
         self._expected: Sequence[int] = ()
         self._prediction: Prediction | None = None
         self._drawn_from = DrawnFrom()
-        # The noise of the text, once it is known and tokens are drawn with it; and the copy after
-        # the match that is drawn with it.
-        self._noise: Noise | None = None
-        self._drawn_copy: DrawnCopy | None = None
+        # Where in the text the automaton's last text begins; and how many texts were begun.
+        self._start = self._begun = 0
+        # How tokens of the text are drawn, once that is known and there is noise; and the copies
+        # after the matches that are drawn so, once they are asked for.
+        self._drawing: Drawing | None = None
+        self._drawn: list[DrawnCopy] | None = None
         # The copies that may come next, once they are asked for.
         self._found: list[Copy] | None = None
 
@@ -108,14 +109,16 @@ class Suffix:
         self._prediction = Prediction(expected, tokens[-CONTEXT:]) if expected else None
         shared = common_prefix(self._text, tokens)
         consistent, self._consistent = self._consistent, False
-        self._noise = self._drawn_copy = self._found = None
+        self._begun += 1
+        self._drawing = self._drawn = self._found = None
         grows = consistent and shared == len(self._text)
         if grows:
             start = known = shared
         else:
-            start = self._cut(shared) if consistent else self._rebuild()
+            start = self._start = self._cut(shared) if consistent else self._rebuild()
             self._in_past, known = NOWHERE, shared - CONTEXT
-        if (past := self._earlier.up_to_date()) is not self._past:
+        past, self._past_drawn_from = self._earlier.up_to_date()
+        if past is not self._past:
             self._past, self._in_past, known = past, NOWHERE, len(tokens) - CONTEXT
         self._automaton.read(tokens[start:])
         self._find_matches(tokens[max(0, known) :])
@@ -133,8 +136,20 @@ class Suffix:
         self._in_past = NOWHERE
         self._match = self._past_match = self._passage = self._prediction = None
         self._expected = ()
-        self._noise = self._drawn_copy = self._found = None
+        self._drawing = self._drawn = self._found = None
         self._consistent = True
+
+    def drawn_from(self, text: Sequence[int]) -> DrawnFrom:
+        """What the tokens of a text were drawn from, by their places in it, as far as it is known.
+
+        It is known of the text that was begun last, of what it has in common with this one. May be
+        called in any thread: where another text is begun meanwhile, nothing is known.
+        """
+        known, start, begun = DrawnFrom(), self._start, self._begun
+        behind = len(self._automaton.tokens) - len(self._text)
+        shared = common_prefix(self._text, text)
+        known.extend(start, self._drawn_from.part(behind + start, behind + shared))
+        return known if self._consistent and begun == self._begun else DrawnFrom()
 
     def propose(self, limit: Limit) -> Draft:
         """Copy up to `limit.depth` tokens."""
@@ -159,7 +174,7 @@ class Suffix:
         self._consistent = False
         for number, token in enumerate(outcome.tokens):
             self._learn(token)
-            self._drawn_copy = self._found = None
+            self._drawn = self._found = None
             if outcome.drawn_from:
                 self._drawn_from.add(len(self._automaton.tokens), outcome.drawn_from[number])
             if self._passage and not self._passage.observe(token):
@@ -177,39 +192,47 @@ class Suffix:
         for copy in self._copies():
             for table in copy.tables:
                 table.learn(copy.length, copy.token == token)
-        if drawn := self._draws():
+        for drawn in self._draws():
             drawn.learn(token)
 
     def _best(self, limit: Limit) -> Copy | None:
         """The copy whose first token is most likely."""
-        randomness = limit.sampler.randomness
         # A rejection rule has other randomness, and copies count as certain there.
-        draws = not limit.needs_probs and isinstance(randomness, Noise)
-        noise = cast(Noise, randomness) if draws else None
-        if noise is not self._noise:
-            self._noise, self._drawn_copy = noise, None
+        drawing = None if limit.needs_probs else Drawing.of(limit.sampler)
+        if drawing != self._drawing:
+            self._drawing, self._drawn = drawing, None
         copies = self._copies()
-        if drawn := self._draws():
+        for drawn in self._draws():
             copies = [
-                drawn_anew(each, drawn) if each.match is self._match else each for each in copies
+                drawn_anew(each, drawn) if each.match is drawn.match else each for each in copies
             ]
         found = likeliest(copies := [each for each in copies if each.length >= self._shortest])
         # A prediction is preferred where it follows the text as long, and goes on alike.
         alike = (each for each in copies if each.predicted and found and each.as_sure_as(found))
         return next(alike, found)
 
-    def _draws(self) -> DrawnCopy | None:
-        """The copy after the match with tokens drawn anew; None where there is nothing to draw."""
-        if self._drawn_copy is None and self._match and self._noise and self._drawn_from:
-            self._drawn_copy = DrawnCopy(
-                self._automaton,
-                self._match,
-                position=len(self._text),
-                drawn_from=self._drawn_from,
-                noise=self._noise,
-                rates=self.rates,
+    def _draws(self) -> Sequence[DrawnCopy]:
+        """The copies after matches with tokens drawn anew, where there is something to draw."""
+        if self._drawn is None:
+            own, past, rates = self._automaton, self._past, self.rates
+            places = (
+                (own, self._match, own.repeat, self._drawn_from, rates.of_drawn),
+                (past, self._past_match, self._in_past, self._past_drawn_from, rates.of_past_drawn),
             )
-        return self._drawn_copy
+            self._drawn = [
+                DrawnCopy(
+                    texts,
+                    match,
+                    start=start,
+                    position=len(self._text),
+                    drawn_from=drawn_from,
+                    drawing=self._drawing,
+                    rates=tables,
+                )
+                for texts, match, start, drawn_from, tables in places
+                if self._drawing and match and drawn_from
+            ]
+        return self._drawn
 
     def _copies(self) -> list[Copy]:
         """All copies that may come next; of equally likely ones the first is better."""

@@ -1,12 +1,13 @@
 """Drafter set: the drafters of one text, with the caches of draft models."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from localspec.control.acceptance import from_end_name
 from localspec.drafters.earlier_texts import EarlierTexts
+from localspec.drafters.suffix import Suffix
 from localspec.drafters.text_drafter import TextDrafter
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
@@ -128,10 +129,12 @@ class DrafterSet:
         """The files of the draft models."""
         return [each.path for each in self.measured.values()]
 
-    def keep(self, text: Sequence[int]) -> None:
+    def keep(self, prompt: Sequence[int], tokens: Iterable[int]) -> None:
         """Let other texts copy from one that has ended, unless it has images."""
-        if self.earlier and self.members and not has_media(text):
-            self.earlier.add(text)
+        if self.earlier and self.members and self.earlier.are_added and not has_media(prompt):
+            text = [*prompt, *tokens]
+            own = next((each for each in self.drafters if isinstance(each, Suffix)), None)
+            self.earlier.add(text, own.drawn_from(text) if own else None)
 
     def close(self) -> None:
         """Free the caches, but not the models."""

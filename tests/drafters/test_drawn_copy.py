@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from fakes.drawn_copies import PARAMS, drawn_at, either, law, limit_of
 from fakes.mutants import Code, Edit
 from fakes.toy import ToyModel, ToyTarget, fixed
 from hypothesis import given, settings
@@ -25,29 +26,6 @@ from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit, Outcome
 from localspec.speculation.rules import RULES
 from localspec.stats import Stats
-
-PARAMS = SamplingParams(temperature=0.8, top_k=0, top_p=1.0, min_p=0.0)
-
-
-def law(random: Random, tokens: int) -> Distribution:
-    """A random distribution of a few of so many tokens; of one token in a third of all cases."""
-    count = random.choice([1, 2, 3])
-    ids = np.array(sorted(random.sample(range(tokens), count)))
-    logits = np.array([random.uniform(-1.5, 1.5) for _ in range(count)], np.float32)
-    return Distribution(logits, ids, 0.8)
-
-
-def drawn_at(distribution: Distribution, noise: Noise, position: int) -> int:
-    """From its definition: the largest sum of score and noise."""
-    assert distribution.ids is not None
-    scores = distribution.logits / distribution.temperature
-    sums = scores + noise.gumbel(position, distribution.ids)
-    return int(distribution.ids[sums.argmax()])
-
-
-def limit_of(noise: Noise, depth: int = 8, *, needs_probs: bool = False) -> Limit:
-    sampler = Sampler(PARAMS, noise)
-    return Limit(depth, sampler.prefix([]), sampler, needs_probs)
 
 
 @pytest.fixture(autouse=True)
@@ -150,10 +128,6 @@ def test_a_copy_of_the_past_is_not_drawn() -> None:
     drafter.begin([1, 159, 5, *past[:-1]])
     assert drafter._match and drafter._drawn_from.choice_at(drafter._match.end + 1)
     assert list(drafter.propose(limit_of(noise)).tokens) == [7]
-
-
-def either(*tokens: int) -> Distribution:
-    return Distribution(np.zeros(len(tokens), np.float32), np.array(tokens), 0.8)
 
 
 def test_the_chance_of_each_token_by_what_is_known_where_it_is_copied_from() -> None:
@@ -421,10 +395,10 @@ MISTAKES = {
         Suffix.observe, "len(self._automaton.tokens), outcome", "len(self._text) + 1, outcome"
     ),
     "a draft of the token before": Edit(
-        Suffix.observe, "self._drawn_copy = self._found = None", "self._found = None"
+        Suffix.observe, "self._drawn = self._found = None", "self._found = None"
     ),
     "a copy of the token before": Edit(
-        Suffix.observe, "self._drawn_copy = self._found = None", "self._drawn_copy = None"
+        Suffix.observe, "self._drawn = self._found = None", "self._drawn = None"
     ),
     "a copy that goes on elsewhere as if nothing were drafted": Edit(
         DrawnCopy._go_on_elsewhere, "for token in self._tokens:", "for token in ():"

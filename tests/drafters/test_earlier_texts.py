@@ -157,18 +157,18 @@ def test_one_drafter_alone_knows_its_own_texts() -> None:
 
 def test_the_latest_texts_are_kept() -> None:
     earlier, drafter = shared([[1, 2, 3]], kept=60)
-    first = earlier.up_to_date()
+    first = earlier.up_to_date().texts
     for text in range(10):
         earlier.add([1000 + 10 * text + place for place in range(10)])
         kept = sum(map(len, indexed(earlier)))
         assert kept <= 3 + 90
-    assert earlier.up_to_date() is not first
+    assert earlier.up_to_date().texts is not first
     texts = indexed(earlier)
     assert texts[0] == [1, 2, 3]
     assert texts[-1] == [*range(1090, 1100)] and len(texts) >= 5
     # A drafter goes over to the other index with its next text.
     drafter.begin([1090, 1091])
-    assert drafter._past is earlier.up_to_date() and drafter._past_match
+    assert drafter._past is earlier.up_to_date().texts and drafter._past_match
 
 
 def test_what_is_forgotten_is_what_has_ended() -> None:
@@ -319,10 +319,10 @@ def test_agents_with_long_prompts_add_their_new_turns_only() -> None:
     for prompt in prompts:
         earlier.add([*prompt])
     # Of each its end; the first of them are gone already.
-    before = earlier.up_to_date()
+    before = earlier.up_to_date().texts
     size = len(before.tokens)
     assert size <= 1.5 * KEPT_TOKENS + 4
     for turn in range(8):
         prompts[turn % 4] += [random.randrange(30_000) for _ in range(300)]
         earlier.add([*prompts[turn % 4]])
-    assert len(earlier.up_to_date().tokens) == size + 8 * (300 + CONTEXT + 1)
+    assert len(earlier.up_to_date().texts.tokens) == size + 8 * (300 + CONTEXT + 1)

@@ -9,6 +9,7 @@ from fakes.indexed import indexed
 from fakes.pycode import load
 
 from localspec.conversation.session import Session
+from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.suffix_store import default_folder
 from localspec.engine.state_store import StateStore
 
@@ -81,6 +82,70 @@ def test_a_text_copies_from_those_that_ended_beside_it() -> None:
     assert again > 30 > first
     _, different = accepted_beside([other, same])
     assert different < 30
+
+
+ASKED = ["class Reader:", "def read(path):", "import json\n", "class Matrix:\n    def"]
+
+
+def drafted_after_others(monkeypatch: pytest.MonkeyPatch, *, drawn: bool) -> tuple[int, int]:
+    """How many tokens were drafted, and right, in slots that answer what others have answered.
+
+    drawn: what the tokens of the others were drawn from is known.
+    """
+    if not drawn:
+        add = EarlierTexts.add
+        monkeypatch.setattr(EarlierTexts, "add", lambda self, text, _: add(self, text))
+    options = {"max_tokens": 60, "temperature": 0.8}
+    texts = 2 * len(ASKED)
+    with load(draft="suffix", threads=1, flash_attention=True, texts=texts) as engine:
+        sessions = [Session(engine, seed=seed, **options) for seed in (3, 4) for _ in ASKED]
+        answers = []
+        for session, prompt in zip(sessions, 2 * ASKED, strict=True):
+            answers.append(session.send(prompt, depth=8))
+            answers[-1].result()
+        for session in sessions:
+            session.close()
+        earlier = engine.drafter_set.earlier
+        assert earlier
+        require_known(earlier, drawn=drawn)
+        alone = [
+            engine.generate([{"role": "user", "content": prompt}], seed=4, depth=0, **options)
+            for prompt in ASKED
+        ]
+    answers = answers[len(ASKED) :]
+    assert [each.result().content for each in answers] == [each.text for each in alone]
+    return sum(each.stats.drafted for each in answers), sum(each.stats.accepted for each in answers)
+
+
+def require_known(earlier: EarlierTexts, *, drawn: bool) -> None:
+    """A token is nearly always one of those that were likely where it was drawn."""
+    texts, drawn_from = earlier.up_to_date()
+    found = [(token, drawn_from.choice_at(place)) for place, token in enumerate(texts.tokens)]
+    inside = [token in choice.ids for token, choice in found if choice and choice.ids is not None]
+    assert sum(inside) > 0.9 * len(inside) if drawn else not inside
+    assert not drawn or len(inside) > 100
+
+
+def test_what_is_copied_from_another_slot_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    drafted, accepted = drafted_after_others(monkeypatch, drawn=True)
+    assert 0 < accepted < drafted
+    _, copied = drafted_after_others(monkeypatch, drawn=False)
+    assert accepted > copied
+
+
+def test_a_text_that_nobody_copies_from_is_not_put_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    added = list[object]()
+    monkeypatch.setattr(EarlierTexts, "add", lambda _, *text: added.append(text))
+    with load(draft="suffix", threads=1) as engine:
+        engine.generate(PROMPT, max_tokens=4)
+        assert not added
+        sessions = [Session(engine, max_tokens=4) for _ in range(2)]
+        sessions[0].send(PROMPT).result()
+        assert added
+        for session in sessions:
+            session.close()
 
 
 def test_texts_of_one_call_copy_from_each_other() -> None:

@@ -1,0 +1,294 @@
+"""Copies from texts that others wrote, drawn anew: what is known of them goes along with them."""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from fakes.drawn_copies import PARAMS, drawn_at, either, law, limit_of, told
+from fakes.mutants import Code, Edit
+from fakes.toy import ToyModel, ToyTarget, fixed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localspec.drafters.copy_rates import MatchTable
+from localspec.drafters.drawn_copy import LEADS, Drawing, DrawnCopy, DrawnFrom
+from localspec.drafters.earlier_texts import EarlierTexts
+from localspec.drafters.suffix import Suffix
+from localspec.sampling.distribution import Distribution
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.decoder import Decoder
+from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.rules import RULES
+from localspec.stats import Stats
+
+TOKENS, DEPTH = 4, 8
+
+
+@pytest.fixture(autouse=True)
+def drawn_to_the_end() -> Iterator[None]:
+    """Unlikely tokens are drawn, too, and what comes behind them."""
+    with patch.multiple(DrawnCopy, least_survival=0.0, hopeless=0.0):
+        yield
+
+
+class Classes(NamedTuple):
+    """The real ones, or some with a mistake."""
+
+    suffix: type[Suffix] = Suffix
+    earlier: type[EarlierTexts] = EarlierTexts
+
+
+REAL = Classes()
+
+
+class Past(NamedTuple):
+    """An ended text, and what is known of its tokens, by their places."""
+
+    text: Sequence[int]
+    laws: dict[int, Distribution]
+
+
+def write(drafter: Suffix, begun: Past, random: Random, noise: Noise) -> Past:
+    """A text of a target whose distributions are random; it ends with a token of its own."""
+    text, laws = list(begun.text), dict(begun.laws)
+    drafter.begin(text)
+    for _ in range(random.randrange(1, 6)):
+        drafter.chances(limit_of(noise))
+        distributions = [law(random, TOKENS) for _ in range(random.randrange(1, 4))]
+        tokens = list[int]()
+        for each in distributions:
+            laws[len(text) + len(tokens)] = each
+            tokens.append(drawn_at(each, noise, len(text) + len(tokens)))
+        drafter.observe(Outcome(tokens, 0, distributions))
+        text += tokens
+    end = 1000 + random.randrange(10**6)
+    drafter.observe(Outcome([end], 0, [either(end)]))
+    return Past([*text, end], laws)
+
+
+def begun_after(past: Past | None, random: Random) -> Past:
+    """The beginning of a text: one of its own, all of the last one or a part, and a few tokens.
+
+    Where the last text goes on, it is known what its tokens were drawn from.
+    """
+    prompt = [random.randrange(TOKENS) for _ in range(random.randrange(1, 6))]
+    if past is None or (kind := random.randrange(3)) == 0:
+        return Past(prompt, {})
+    if kind == 1:
+        return Past([*past.text, *prompt], past.laws)
+    return Past([*past.text[: random.randrange(1, len(past.text))], *prompt], {})
+
+
+def places_after(pasts: Sequence[Past], text: Sequence[int]) -> set[tuple[int, int]]:
+    """The places in past texts behind the longest end of the text that occurs there."""
+    for length in range(len(text), 0, -1):
+        found = {
+            (number, start + length)
+            for number, past in enumerate(pasts)
+            for start in range(len(past.text) - length)
+            if list(past.text[start : start + length]) == list(text[-length:])
+        }
+        if found:
+            return found
+    return set()
+
+
+def can_be(draft: Sequence[int], text: Sequence[int], pasts: Sequence[Past], noise: Noise) -> bool:
+    """Whether the draft is a copy of past texts, drawn anew, as long as it can be."""
+
+    def goes_on(done: int, places: set[tuple[int, int]]) -> bool:
+        if done == len(draft):
+            ended = (place == len(pasts[number].text) for number, place in places)
+            return done == DEPTH or not places or any(ended)
+        for number, place in places:
+            past = pasts[number]
+            if place == len(past.text):
+                continue
+            known, copied = past.laws.get(place), past.text[place]
+            unsure = known is not None and len(known) > 1
+            token = drawn_at(known, noise, len(text) + done) if known and unsure else copied
+            if token != draft[done]:
+                continue
+            behind = [*text, *draft[: done + 1]]
+            later = {(number, place + 1)} if token == copied else places_after(pasts, behind)
+            if goes_on(done + 1, later):
+                return True
+        return False
+
+    return goes_on(0, places_after(pasts, text))
+
+
+def read(seed: int, classes: Classes = REAL) -> tuple[list[int], list[int], list[Past], Noise]:
+    """The draft of a text that repeats nothing but the texts of two other drafters, and these."""
+    random, noise = Random(seed), Noise(seed)
+    earlier = classes.earlier()
+    drafters = [classes.suffix(earlier=earlier) for _ in range(3)]
+    pasts, last = list[Past](), dict[int, Past]()
+    for _ in range(random.randrange(1, 4)):
+        number = random.randrange(2)
+        begun = begun_after(last.get(number), random)
+        last[number] = past = write(drafters[number], begun, random, Noise(random.randrange(9**9)))
+        earlier.add(past.text, drafters[number].drawn_from(past.text))
+        pasts.append(past)
+    reader, tokens = drafters[2], random.sample(range(TOKENS), TOKENS)
+    reader.begin(text := [2000, tokens[0]])
+    for token in tokens[1 : random.randrange(1, TOKENS)]:
+        reader.propose(limit_of(noise))
+        reader.observe(Outcome([token], 0, [either(token, 3000)]))
+        text.append(token)
+    return list(reader.propose(limit_of(noise, DEPTH)).tokens), text, pasts, noise
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 2**32))
+def test_a_draft_from_texts_of_others_against_a_search(seed: int) -> None:
+    draft, text, pasts, noise = read(seed)
+    assert can_be(draft, text, pasts, noise)
+
+
+def test_the_search_tells_drawn_tokens_from_copied_ones() -> None:
+    """Most drafts with the noise of one seed cannot be those of another, nor plain copies."""
+    apart = copied = 0
+    for seed in range(200):
+        draft, text, pasts, noise = read(seed)
+        apart += not can_be(draft, text, pasts, Noise(seed + 1))
+        copied += not can_be(draft, text, [Past(each.text, {}) for each in pasts], noise)
+    assert apart > 80 and copied > 80
+
+
+MISTAKES = {
+    "distributions of the token before": Edit(
+        EarlierTexts._with, "extend(len(index.tokens), part)", "extend(len(index.tokens) + 1, part)"
+    ),
+    "distributions of one place further on in the drafter": Edit(
+        Suffix.drawn_from, "part(behind + start,", "part(behind + start + 1,"
+    ),
+    "the places of the text in its index for those in the text": Edit(
+        Suffix.drawn_from, "known.extend(start, ", "known.extend(start + 1, "
+    ),
+    "the places in the drafter's index where it has kept other texts": Edit(
+        Suffix.drawn_from, "len(self._automaton.tokens) - len(self._text)", "0"
+    ),
+    "nothing of what the texts were drawn from": Edit(
+        EarlierTexts._with, "indexed.drawn_from.extend(len(index.tokens), part)", "pass"
+    ),
+    "where the drafter's own text repeats itself, for where it is in the past": Edit(
+        Suffix._draws, "self._past_match, self._in_past,", "self._past_match, own.repeat,"
+    ),
+    "what the drafter's own text was drawn from": Edit(
+        Suffix._draws, "self._past_drawn_from, rates", "self._drawn_from, rates"
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_caught(mistake: str) -> None:
+    code = Code(MISTAKES[mistake])
+    classes = Classes(code.of(Suffix), code.of(EarlierTexts))
+    code.of(DrawnCopy).least_survival = code.of(DrawnCopy).hopeless = 0.0
+    assert not all(can_be(*read(seed, classes)) for seed in range(100))
+
+
+# What the reader makes of it.
+
+
+def followed(drawn_from: Distribution, temperature: float, seed: int) -> tuple[Suffix, Limit]:
+    """A drafter whose text is copied from another one, where the next token was drawn from this."""
+    both, noise = told(), Noise(seed)
+    writer, reader = both.writers
+    writer.begin([10, 11])
+    writer.observe(Outcome([12, 13], 0, [drawn_from, either(13)]))
+    both.end(0, [10, 11, 12, 13])
+    reader.begin([20, 10, 11])
+    params = SamplingParams(temperature=temperature, top_k=0, top_p=1.0, min_p=0.0)
+    sampler = Sampler(params, noise)
+    return reader, Limit(4, sampler.prefix([]), sampler)
+
+
+UNEVEN = Distribution(np.array([0.0, 0.5, 1.0], np.float32), np.array([12, 14, 15]), 0.8)
+
+
+@pytest.mark.parametrize("temperature", [0.2, 0.8, 1.5])
+def test_a_text_draws_at_its_own_temperature(temperature: float) -> None:
+    drawn = set[int]()
+    for seed in range(40):
+        reader, limit = followed(UNEVEN, temperature, seed)
+        token = reader.propose(limit).tokens[0]
+        own = Distribution(UNEVEN.logits, UNEVEN.ids, temperature)
+        assert token == drawn_at(own, Noise(seed), 3)
+        drawn.add(token)
+    assert len(drawn) > 1
+
+
+def test_a_text_at_temperature_0_copies_the_likeliest_tokens() -> None:
+    for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
+        uneven = Distribution(UNEVEN.logits[order], np.array([12, 14, 15])[order], 0.5)
+        reader, limit = followed(uneven, 0.0, 1)
+        assert reader.propose(limit).tokens[0] == 15
+        # Its score is 1 above that of the next.
+        assert reader.chances(limit)[0] == reader.rates.past_drawn[2].chance(2)
+
+
+def test_where_the_temperature_depends_on_the_distribution_it_is_the_old_one() -> None:
+    sampler = Sampler(SamplingParams(temperature=0.3, dynatemp_range=0.2), Noise(1))
+    drawing = Drawing.of(sampler)
+    assert drawing and drawing.leader(UNEVEN, 7) == Noise(1).leader(UNEVEN, 7)
+
+
+def test_copies_of_others_have_chances_of_their_own() -> None:
+    ended = 0
+    for seed in range(20):
+        reader, limit = followed(UNEVEN, 0.8, seed)
+        assert UNEVEN.ids is not None
+        sums = np.sort(UNEVEN.logits / 0.8 + Noise(seed).gumbel(3, UNEVEN.ids))
+        lead, rates = sums[-1] - sums[-2], reader.rates
+        table = rates.past_drawn[sum(each <= lead for each in LEADS)]
+        draft = list(reader.propose(limit).tokens)
+        expected = [table.chance(2), rates.past_sure.chance(3)][: len(draft)]
+        assert reader.chances(limit) == expected
+        ended += draft == [12, 13]
+        before = [each.state for each in rates.past_drawn]
+        reader.observe(Outcome([draft[0]], 1))
+        changed = [each for each, old in zip(rates.past_drawn, before, strict=True)
+                   if each.state != old]  # fmt: skip
+        assert changed == [table] and table.chance(2) > expected[0]
+        assert all(each.state == MatchTable().state for each in rates.drawn)
+    assert 0 < ended < 20
+
+
+def toy_text(drafter: Suffix, seed: int, count: int) -> tuple[list[int], Stats]:
+    toy, prompt = ToyModel.random(12, seed=3, spread=1.5), [1, 2, 3]
+    decoder = Decoder(
+        ToyTarget(toy, prompt),
+        fixed(drafter, 3),
+        RULES["coupled"],
+        Sampler(PARAMS, RULES["coupled"].randomness(seed)),
+        prompt,
+        Stats(),
+    )
+    assert len(list(decoder.run(count))) == count
+    return decoder.text, decoder.stats
+
+
+def test_the_text_does_not_change_and_more_is_accepted() -> None:
+    """The target knows no more than the last two tokens, and another drafter wrote them all."""
+
+    def second(*, drawn: bool, shared: bool = True) -> tuple[list[int], Stats]:
+        both = told()
+        writer, reader = both.writers
+        text, _ = toy_text(writer, 5, 600)
+        if shared:
+            both.earlier.add(text, writer.drawn_from(text) if drawn else DrawnFrom())
+        return toy_text(reader, 6, 200)
+
+    text, stats = second(drawn=True)
+    same, copied = second(drawn=False)
+    alone, own = second(drawn=False, shared=False)
+    assert text == same == alone
+    assert 0 < stats.accepted < stats.drafted
+    assert stats.accepted > 1.2 * max(copied.accepted, own.accepted)
