@@ -8,11 +8,13 @@ on behind differences (`drafters.passage`). In an edit a source file or JSON rec
 and the edited ones the answer, in tokens of the target; answers are those that the target writes to
 prompts of `bench`. Chats: once without and once with earlier chats to copy from, alone and beside a
 draft model; and all of them dealt out to several slots, which copy once from their own chats alone
-and once from those of all. The gain is what the second way saves; the interval is over texts.
+and once from those of all. At a temperature also from chats of another slot (or of all), once as
+they are, and once drawn anew. The gain is what the second way saves; the interval is over texts.
 """
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -34,7 +36,7 @@ from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
 from localspec.engine.prompt import Prompt
-from localspec.forecast.answers import RecordedAnswer
+from localspec.forecast.answers import RecordedAnswer, write_answer
 from localspec.forecast.confidence import ratio_interval
 from localspec.forecast.simulated_run import SimulatedRun
 from localspec.forecast.simulation import Simulation
@@ -76,9 +78,13 @@ def played_in_slots(
     beside: Sequence[Recording] = (),
     *,
     slots: int,
-    shared: bool,
+    shared: bool = True,
+    drawn: bool = True,
 ) -> list[float]:
-    """The seconds of each answer, where slots take turns; shared: they copy from each other."""
+    """The seconds of each answer, where slots take turns; shared: they copy from each other.
+
+    drawn: what they copy from each other is drawn anew.
+    """
     earlier = EarlierTexts()
     every = [
         _Slot(machine, Suffix(earlier=earlier if shared else None), has_model=bool(beside))
@@ -88,7 +94,7 @@ def played_in_slots(
     for place, answer in enumerate(answers):
         slot = every[place % slots]
         seconds.append(slot.write(answer, beside[place] if beside else None))
-        earlier.add(answer.text)
+        earlier.add(answer.text, slot.suffix.drawn_from(answer.text) if drawn else None)
     return seconds
 
 
@@ -96,6 +102,7 @@ class _Slot:
     """Drafters and what is known of them, from answer to answer."""
 
     def __init__(self, machine: str, suffix: Suffix, *, has_model: bool) -> None:
+        self.suffix = suffix
         self._model = RecordedDrafter(_MODEL)
         drafters: list[Drafter] = [suffix, self._model] if has_model else [suffix]
         self._simulation = Simulation(drafters, _step_costs(machine), {})
@@ -121,6 +128,20 @@ def _suffix(*, differences: bool = True, past: Sequence[Sequence[int]] = ()) -> 
     return Suffix(differences=differences, earlier=EarlierTexts(past), max_replaced=0)
 
 
+def _beside(past: Sequence[RecordedAnswer], *, drawn: bool) -> Suffix:
+    """A drafter beside another one, which wrote these answers.
+
+    drawn: what it copies from them is drawn anew.
+    """
+    earlier = EarlierTexts(kept=sum(len(each.text) + 1 for each in past))
+    writer, reader = Suffix(earlier=earlier), Suffix(earlier=earlier, max_replaced=0)
+    for each in past:
+        writer.begin(each.prompt)
+        writer.observe(each.outcome(0, len(each.tokens)))
+        earlier.add(each.text, writer.drawn_from(each.text) if drawn else None)
+    return reader
+
+
 def _known(engine: Engine, texts: Iterable[EditedText], most: int) -> list[RecordedAnswer]:
     """The edited texts as answers of a target at temperature 0."""
     return [known_answer(engine, each.prompt, each.after) for each in islice(texts, most)]
@@ -143,19 +164,16 @@ def _written(
     long: bool = False,
 ) -> RecordedAnswer:
     """The target's answer, written plainly; a long one has exactly so many tokens."""
-    running = engine.stream(
+    answer, _ = write_answer(
+        engine,
+        engine.slots.own.target,
         prompt,
         max_tokens=tokens,
         seed=seed,
         temperature=temperature,
-        depth=0,
-        logprobs=False,
         ignore_eos=long,
     )
-    ids, written = list(running.prompt), running.result()
-    sampler = engine.slots.own.sampler(running.settings, len(ids))
-    limit = min(tokens, engine.context - len(ids))
-    return RecordedAnswer(ids, written.token_ids, limit, sampler, written.stats)
+    return answer
 
 
 def _answers(
@@ -231,7 +249,7 @@ class Gains:
 
     def __init__(self) -> None:
         self._table = Table(
-            ("texts", "<28"),
+            ("texts", "<36"),
             ("number", "6d"),
             ("tokens", "8,"),
             ("costs", "<7"),
@@ -277,27 +295,34 @@ def _print_chats(gains: Gains, options: argparse.Namespace) -> None:
                 _written(engine, prompt, seed, temperature, options.tokens)
                 for seed, prompt in enumerate(prompts)
             ]
-            past = [each.text for each in written[: options.earlier]]
+            past = written[: options.earlier]
             answers = written[options.earlier :]
             measured = [recorded(small, each, engine.model.n_vocab) for each in answers]
             for machine in options.costs:
                 for beside in ([], measured):
                     drafters = f"suffix,{_MODEL}" if beside else "suffix"
                     before, after = (
-                        played(machine, _suffix(past=each), answers, beside) for each in ([], past)
+                        played(machine, _suffix(past=each), answers, beside)
+                        for each in ([], [one.text for one in past])
                     )
-                    title = f"chats at {temperature}, {drafters}"
-                    gains.print_row(title, answers, machine, before, after)
+                    title = f"at {temperature}, {drafters}"
+                    gains.print_row(f"chats {title}", answers, machine, before, after)
+                    if temperature:
+                        before, after = (
+                            played(machine, _beside(past, drawn=drawn), answers, beside)
+                            for drawn in (False, True)
+                        )
+                        gains.print_row(f"drawn, chats {title}", answers, machine, before, after)
                     if options.slots < 2:
                         continue
-                    before, after = (
-                        played_in_slots(
-                            machine, answers, beside, slots=options.slots, shared=shared
-                        )
-                        for shared in (False, True)
+                    in_slots = partial(
+                        played_in_slots, machine, answers, beside, slots=options.slots
                     )
-                    title = f"{options.slots} slots at {temperature}, {drafters}"
-                    gains.print_row(title, answers, machine, before, after)
+                    ways = in_slots(shared=False), in_slots(drawn=False), in_slots()
+                    title = f"{options.slots} slots {title}"
+                    gains.print_row(title, answers, machine, ways[0], ways[-1])
+                    if temperature:
+                        gains.print_row(f"drawn, {title}", answers, machine, *ways[1:])
 
 
 def main() -> None:
