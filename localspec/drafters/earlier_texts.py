@@ -29,12 +29,44 @@ class Indexed(NamedTuple):
     drawn_from: DrawnFrom
 
 
+class _Successor:
+    """An index of the texts that stay and of the latest others, read from another index in parts.
+
+    staying: so many entries of the other index are of texts that stay. first: the first one of the
+    other texts that is read.
+    """
+
+    def __init__(self, staying: int, first: int) -> None:
+        self.indexed = Indexed(SuffixAutomaton(), DrawnFrom())
+        self._staying, self._first = staying, first
+        self._place = 0 if staying else first
+
+    def unread(self, entries: int) -> int:
+        """How many of the other index's entries are left to read."""
+        before = self._first - self._staying if self._place < self._staying else 0
+        return entries - self._place - before
+
+    def read(self, other: Indexed, count: int) -> None:
+        """Read the next entries of the other index."""
+        texts, drawn_from = self.indexed
+        while count > 0:
+            end = self._staying if self._place < self._staying else len(other.texts.tokens)
+            after = min(end, self._place + count)
+            drawn_from.extend(len(texts.tokens), other.drawn_from.part(self._place, after))
+            texts.read(other.texts.tokens[self._place : after])
+            count -= after - self._place
+            self._place = self._first if after == self._staying else after
+
+
 class EarlierTexts:
     """The texts that the suffix drafters of an engine copy from, beside the text of each.
 
     given: texts that stay, the oldest first, which may be read several times. store: of texts on
-    the disk, where those that end are stored, too. kept: how many tokens of ended and stored texts
-    are left when they have become half as many again.
+    the disk, where those that end are stored, too. kept: about how many tokens of ended and stored
+    texts are left when they have become half as many again; at most those of the last text more.
+
+    What is left is read into another index while texts are added, some tokens for each: a step
+    waits for them. So the index takes up to twice its memory.
 
     Ended texts are indexed where several drafters copy from them: each knows its own texts. Texts
     end in any thread, and where the garbage collector ends them, also in the middle of anything. So
@@ -55,6 +87,8 @@ class EarlierTexts:
         self._given = given
         self._kept = kept
         self._indexed: Indexed | None = None
+        # What takes its place when there are too many tokens.
+        self._successor: _Successor | None = None
         # The first so many entries of the index are of texts that stay.
         self._staying = 0
         self._ended = deque[tuple[Sequence[int], DrawnFrom]]()
@@ -107,7 +141,7 @@ class EarlierTexts:
         """Forget ended texts; those on the disk stay."""
         self._ended.clear()
         self._latest.clear()
-        self._indexed = None
+        self._indexed = self._successor = None
 
     def _with_given(self) -> SuffixAutomaton:
         index = SuffixAutomaton()
@@ -122,10 +156,10 @@ class EarlierTexts:
 
     def _with(self, text: Sequence[int], drawn_from: DrawnFrom, indexed: Indexed) -> Indexed:
         """The index with a text, as far as that does not only repeat the latest ones."""
-        index = indexed.texts
+        index, before = indexed.texts, len(indexed.texts.tokens)
         known = max((common_prefix(text, each) for each in self._latest), default=0)
         if known < len(text):
-            most = min(_MOST_ADDED, self._kept)
+            most = min(_MOST_ADDED, self._kept // 2)
             self._latest.append(text)
             first = max(0, known - CONTEXT, len(text) - most)
             try:
@@ -137,15 +171,25 @@ class EarlierTexts:
                 # An interrupt: nothing can be added to this index any more.
                 self.forget()
                 raise
-        if len(index.tokens) - self._staying > 3 * self._kept // 2:
-            return self._with_latest(*indexed)
-        return indexed
+        return self._or_successor(indexed, len(index.tokens) - before)
 
-    def _with_latest(self, index: SuffixAutomaton, drawn_from: DrawnFrom) -> Indexed:
-        """An index of the texts that stay, and of the last `kept` tokens of others."""
-        count = len(index.tokens)
-        made, known = SuffixAutomaton(), DrawnFrom()
-        for first, after in ((0, self._staying), (count - self._kept, count)):
-            known.extend(len(made.tokens), drawn_from.part(first, after))
-            made.read(index.tokens[first:after])
-        return Indexed(made, known)
+    def _or_successor(self, indexed: Indexed, added: int) -> Indexed:
+        """The index, or its successor once there are too many tokens. added: the newest entries."""
+        entries = len(indexed.texts.tokens)
+        if (others := entries - self._staying) <= self._kept:
+            return indexed
+        if self._successor is None:
+            self._successor = _Successor(self._staying, self._staying + self._kept // 2)
+        successor, room = self._successor, max(0, 3 * self._kept // 2 + 1 - others)
+        # As much for each entry that is added, so that all is read when there is no room.
+        unread = successor.unread(entries)
+        count = unread if not room else min(unread, -(-added * (unread + room) // (added + room)))
+        try:
+            successor.read(indexed, count)
+        except BaseException:
+            self._successor = None
+            raise
+        if room:
+            return indexed
+        self._successor = None
+        return successor.indexed

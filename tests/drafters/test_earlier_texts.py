@@ -171,6 +171,94 @@ def test_the_latest_texts_are_kept() -> None:
     assert drafter._past is earlier.up_to_date().texts and drafter._past_match
 
 
+def pushed_by(earlier: EarlierTexts, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many entries are made by the next call that brings the index up to date."""
+    count, append = 0, SuffixAutomaton._append
+
+    def counted(index: SuffixAutomaton, token: int) -> None:
+        nonlocal count
+        count += 1
+        append(index, token)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SuffixAutomaton, "_append", counted)
+        earlier.up_to_date()
+    return count
+
+
+@pytest.mark.parametrize("staying", [0, 500])
+def test_the_latest_texts_are_indexed_again_some_for_each_text(
+    staying: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No step waits for all of them."""
+    given_texts = [[*range(staying)]] if staying else []
+    kept, size = 1000, 20
+    earlier, drafter = shared(given_texts, kept=kept)
+    indexes, most, added = list[SuffixAutomaton](), 0, list[list[int]]()
+    for number in range(400):
+        added.append([*range(1000 * (number + 1), 1000 * (number + 1) + size - 1)])
+        earlier.add(added[-1])
+        most = max(most, pushed_by(earlier, monkeypatch))
+        if (index := earlier.up_to_date().texts) not in indexes:
+            indexes.append(index)
+        # The texts that stay, and the latest others.
+        found = indexed(earlier)
+        assert found[: len(given_texts)] == given_texts
+        others = found[len(given_texts) :]
+        assert others == added[-len(others) :]
+        assert min(number + 1, kept // size) <= len(others) <= 1.5 * kept / size + 1
+    assert len(indexes) > 10 and drafter
+    # A text, and what is left of it and of the others for each token until there are too many.
+    assert most <= size * (1 + (staying + kept) / (kept / 2)) + 2 * size
+
+
+def test_what_is_forgotten_while_texts_are_indexed_again_does_not_come_back() -> None:
+    earlier, drafter = shared([[1, 2, 3]], kept=80)
+    texts = [[*range(100 * number, 100 * number + 19)] for number in range(1, 20)]
+    for text in texts[:5]:
+        earlier.add(text)
+        earlier.up_to_date()
+    drafter.forget()
+    for number, text in enumerate(texts[5:], start=6):
+        earlier.add(text)
+        found = indexed(earlier)
+        assert found[0] == [1, 2, 3] and found[1:] == texts[number - len(found) + 1 : number]
+        assert len(found) - 1 >= min(number - 5, 4)
+
+
+@pytest.mark.parametrize("allowed", range(4))
+def test_an_interrupt_while_they_are_indexed_again_loses_nothing(
+    allowed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier, drafter = shared([[1, 2, 3]], kept=60)
+    texts = [[*range(100 * number, 100 * number + 19)] for number in range(1, 9)]
+    for text in texts[:4]:
+        earlier.add(text)
+        earlier.up_to_date()
+    left, read = allowed, SuffixAutomaton.read
+
+    def interrupted(index: SuffixAutomaton, tokens: Sequence[int]) -> None:
+        nonlocal left
+        for token in tokens:
+            left -= 1
+            if left < 0:
+                index._length.append(0)  # half of a new state
+                raise KeyboardInterrupt
+            read(index, [token])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SuffixAutomaton, "read", interrupted)
+        earlier.add(texts[4])
+        with pytest.raises(KeyboardInterrupt):
+            earlier.up_to_date()
+    assert indexed(earlier)[-2:] == texts[3:5]
+    for text in texts[5:]:
+        earlier.add(text)
+        assert indexed(earlier)[-2:] == texts[texts.index(text) - 1 : texts.index(text) + 1]
+        drafter.begin(text[:5])
+        assert drafter._past_match and drafter._past_match.length == 5
+
+
 def test_what_is_forgotten_is_what_has_ended() -> None:
     earlier, drafter = shared([[1, 2, 3]])
     earlier.add([4, 5, 6])
