@@ -12,9 +12,10 @@ from localspec.llama.compute_thread import OwnThread
 from localspec.llama.context_params import CHUNK
 from localspec.llama.devices import names_of
 from localspec.llama.embedder import Embedder
-from localspec.llama.placement import ON_PROCESSOR, Placement
+from localspec.llama.placement import ON_PROCESSOR, Placement, is_address
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.file_trial import require_tried
+from localspec.loading.gpu_check import check_gpus
 from localspec.loading.load_check import check_extra_buffers
 from localspec.memory import estimate
 from localspec.memory.available import HOST, free_memory
@@ -47,6 +48,7 @@ def load_embedder(
     thread: computes its passes. Raises ModelNotFoundError and ModelLoadError.
     """
     header = check_embedder(path)
+    check_gpus(runtime)
     check_extra_buffers()
     require_tried(path, "embedder_checks", embedder_trial.__name__, "embed")
     size = sum(file.stat().st_size for file in part_paths(path, header))
@@ -63,8 +65,9 @@ def _placement(
     path: Path, header: Header, n_ctx: int, size: int, runtime: RuntimeConfig
 ) -> Placement:
     """Where it has room. Raises OutOfMemoryError where it has none."""
-    gpus = [] if runtime.placement.is_on_processor else names_of(runtime.placement)
-    free = free_memory()
+    named = [] if runtime.placement.is_on_processor else names_of(runtime.placement)
+    gpus = tuple(name for name in named if not is_address(name))
+    free = free_memory(Placement(devices=gpus))
     gpu = free.freest_gpu(gpus)
     if gpu and not free.shortage(_bytes(header, n_ctx, size, gpu)):
         return Placement(devices=(gpu,))

@@ -1,6 +1,7 @@
 """Embedding models are tried out, fit in memory, and read texts of a length that they can."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import llama_cpp
@@ -9,11 +10,14 @@ from fakes.tiny_embedders import write_bert, write_causal
 
 from localspec.errors import InvalidValueError, ModelLoadError, OutOfMemoryError
 from localspec.gguf.check import check_embedder
-from localspec.llama.placement import ON_PROCESSOR
-from localspec.loading import embedder_loader
+from localspec.llama import devices, unfit_gpus
+from localspec.llama.devices import GPU, INTEGRATED_GPU, Device
+from localspec.llama.placement import ON_PROCESSOR, Placement
+from localspec.loading import embedder_loader, gpu_check
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.embedder_loader import embedding_context, load_embedder
 from localspec.memory.available import HOST, FreeMemory
+from localspec.utils.child_process import ChildExit
 
 
 @pytest.fixture(autouse=True)
@@ -64,9 +68,48 @@ def test_a_file_that_lacks_a_tensor(tmp_path: Path) -> None:
 def test_where_memory_is_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a long text, the library keeps a row as wide as the vocabulary for each token."""
     free = FreeMemory({HOST: 20_000_000})
-    monkeypatch.setattr(embedder_loader, "free_memory", lambda: free)
+    monkeypatch.setattr(embedder_loader, "free_memory", lambda _placement: free)
     path = write_bert(tmp_path / "a.gguf", context=65_536)
     load_embedder(path, 512, RuntimeConfig()).close()
     said = r"a\.gguf would need .* and 20.0 MB are free; close .* or lower embed_ctx"
     with pytest.raises(OutOfMemoryError, match=said):
         load_embedder(path, 65_536, RuntimeConfig())
+
+
+@pytest.mark.parametrize(
+    ("named", "ended", "found"),
+    [
+        (None, 0, ("Own0",)),
+        (None, -6, ("Shared0",)),
+        (["Shared0"], 0, ("Shared0",)),
+        (["none"], -6, ()),
+    ],
+)
+def test_it_is_on_a_gpu_that_works(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    named: list[str] | None,
+    ended: int,
+    found: tuple[str, ...],
+) -> None:
+    """One in the processor, which counts only without others, is as good where it is named."""
+    gpus = [Device("Own0", "a GPU", GPU, 1 << 33, 1 << 33)]
+    gpus += [Device("Shared0", "in the processor", INTEGRATED_GPU, 1 << 33, 1 << 33)]
+
+    def here() -> Iterator[tuple[Device, int]]:
+        yield from ((gpu, 0) for gpu in gpus)  # the library takes a pointer of 0 for none
+
+    def trial(_path: Path, device: str, **_options: object) -> ChildExit:
+        return (
+            ChildExit(ended, "begun", "")
+            if ended and device == "Own0"
+            else ChildExit(0, "right", "")
+        )
+
+    monkeypatch.setattr(devices, "_found", here)
+    monkeypatch.setattr(gpu_check, "run_gpu_trial", trial)
+    monkeypatch.setattr(gpu_check, "_tried", set())
+    monkeypatch.setattr(unfit_gpus, "_reasons", {})
+    runtime = RuntimeConfig.of(device=named)
+    with load_embedder(write_bert(tmp_path / "a.gguf"), 64, runtime) as loaded:
+        assert loaded.model.placement == Placement(devices=found)
