@@ -18,6 +18,7 @@ from localspec.generation_config import require
 from localspec.llama import library
 from localspec.llama.model import Model
 from localspec.llama.placement import LOAD_MODES, SPLIT_MODES
+from localspec.llama.rollback import Rollback
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.copied_texts import read_texts
 from localspec.loading.drafter_set import DrafterSet
@@ -162,8 +163,12 @@ class Engine(Closing, Texts):
         """
         with self.slots.scheduler.exclusive():
             self.slots.scheduler.require_open()
-            self.slots.own.stop(WARMED_UP)
-            warm_up(self.slots.own.target, self.drafter_set)
+            own = self.slots.own
+            own.stop(WARMED_UP)
+            # Where a GPU computes, reproducible passes are uniform.
+            partial = own.target.rollback is Rollback.PARTIAL
+            is_uniform = own.loaded.runtime.reproducible and partial
+            warm_up(own.target, self.drafter_set, is_uniform=is_uniform)
 
     def close(self) -> None:
         """Free all models, for good; texts that are being written end with a LocalspecError."""

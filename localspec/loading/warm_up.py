@@ -5,7 +5,7 @@ compile when they are first used, and keep. So this is done once for each model,
 cache and build. Wide passes are computed on a GPU also where no layer is there (docs/placement.md).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from localspec.errors import LOST
@@ -21,12 +21,14 @@ from localspec.utils.stored_json import stored, try_to_store
 _ROWS = 160
 
 
-def warm_up(target: KVSequence, drafter_set: DrafterSet) -> None:
+def warm_up(target: KVSequence, drafter_set: DrafterSet, *, is_uniform: bool = False) -> None:
     """Compute a wide pass of each model that is on a GPU and was not warmed up before.
 
-    No text may be written. What the caches hold is lost.
+    is_uniform: whether the target reads prompts in narrow passes alone. No text may be written.
+    What the caches hold is lost.
     """
-    for sequence in _readers(target, drafter_set):
+    narrow = is_uniform and not target.model.projector  # images are read in wide passes
+    for sequence in _readers([] if narrow else [target], drafter_set):
         model = sequence.model
         params = sequence.context.params
         attention = [str(params.flash_attention), str(params.kv_type)]
@@ -43,9 +45,10 @@ def warm_up(target: KVSequence, drafter_set: DrafterSet) -> None:
             try_to_store(file, True)
 
 
-def _readers(target: KVSequence, drafter_set: DrafterSet) -> Iterator[KVSequence]:
+def _readers(targets: Sequence[KVSequence], drafter_set: DrafterSet) -> Iterator[KVSequence]:
     """The texts of models on GPUs that read prompts in wide passes."""
-    for sequence in (target, *drafter_set.sequences.values()):
-        is_wide = sequence.context.reads_again and not sequence.is_uniform
-        if is_wide and (sequence.model.is_offloaded or gpus(sequence.model.placement)):
+    for sequence in (*targets, *drafter_set.sequences.values()):
+        if sequence.context.reads_again and (
+            sequence.model.is_offloaded or gpus(sequence.model.placement)
+        ):
             yield sequence

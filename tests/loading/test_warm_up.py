@@ -60,6 +60,19 @@ def test_a_gpu_computes_wide_passes_without_any_layer(
             assert len(widths) == (number < 3), options
 
 
+def test_uniform_passes_need_no_wide_ones(
+    monkeypatch: pytest.MonkeyPatch, widths: list[tuple[str, int]]
+) -> None:
+    """But the drafter reads in passes of its own."""
+    monkeypatch.setattr(warm_up, "gpus", lambda _: ["a GPU of this test"])
+    with localspec.load(threads=1, gpu_layers=0, reproducible=True) as engine:
+        drafters = [each.model.path.name for each in engine.drafter_set.sequences.values()]
+        assert drafters
+        widths.clear()
+        engine.warm_up()
+        assert widths == [(name, 160) for name in drafters]
+
+
 def test_a_device_that_fails_then_is_left_to_the_first_text(
     monkeypatch: pytest.MonkeyPatch, widths: list[tuple[str, int]]
 ) -> None:
