@@ -15,7 +15,6 @@ from localspec.engine.slots import Slots
 from localspec.engine.texts import Texts
 from localspec.errors import WorkerError
 from localspec.generation_config import require
-from localspec.llama import library
 from localspec.llama.model import Model
 from localspec.llama.placement import LOAD_MODES, SPLIT_MODES
 from localspec.llama.rollback import Rollback
@@ -145,10 +144,8 @@ class Engine(Closing, Texts):
             again = model is not None or self.slots.own.loaded.must_load_again(config.draft)
             load = self._load_target if again else self._load_drafters
             before, self._config = self._config, config
-            library.clear_pending_interrupt()
             try:
                 load()
-                library.raise_pending_interrupt()
             except BaseException:
                 self._config = before
                 with watched(None):
@@ -316,11 +313,4 @@ def load(
 
 def load_with(config: EngineConfig) -> Engine:
     """Load as `load` does, with options that were checked, and files that were read."""
-    library.clear_pending_interrupt()
-    engine = Engine(config)
-    try:
-        library.raise_pending_interrupt()
-    except KeyboardInterrupt:
-        engine.close()
-        raise
-    return engine
+    return Engine(config)

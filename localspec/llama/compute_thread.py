@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 from weakref import finalize
@@ -53,6 +55,44 @@ def run(compute: Callable[[], _Result], own: "OwnThread | None" = None) -> _Resu
     return _threads[0].task(compute).result()
 
 
+def shielded(
+    call: Callable[[], _Result],
+    *,
+    stop: Callable[[], object] = lambda: None,
+    free: Callable[[_Result], object] = lambda _: None,
+) -> _Result:
+    """Call a function of the library that calls back, so that no interrupt is lost.
+
+    Python's main thread looks for signals at the first instruction of a callback, and ctypes
+    prints and forgets what is raised there. So that thread waits, and another one calls. An
+    interrupt is raised when the call has ended. stop: called then, to end the call early. free:
+    called with the result that an interrupt leaves to nobody.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    task = Task(partial(copy_context().run, call), _start)
+    try:
+        return task.result(stop)
+    except BaseException:
+        for found in task.found:
+            free(found)
+        raise
+
+
+def _start(work: _Work) -> None:
+    """Do some work in a new thread."""
+
+    def do() -> None:
+        ident = threading.get_ident()
+        _idents.add(ident)
+        try:
+            work()
+        finally:
+            _idents.discard(ident)
+
+    _thread.start_new_thread(do, ())
+
+
 class OwnThread(Executor):
     """A thread that computes for one model, while other threads compute for others.
 
@@ -62,9 +102,10 @@ class OwnThread(Executor):
 
     def __init__(self) -> None:
         self._work = _Works()
+        # First: what ends the thread waits for that.
+        _thread.start_new_thread(self._work.do, ())
         finalize(self, self._work.end).atexit = False
         atexit.register(self._work.end)
-        _thread.start_new_thread(self._work.do, ())
 
     @property
     def is_current(self) -> bool:
@@ -73,7 +114,7 @@ class OwnThread(Executor):
 
     def task(self, compute: Callable[[], _Result]) -> "Task[_Result]":
         """A computation for this thread."""
-        return Task(compute, self._work)
+        return Task(compute, self._work.put)
 
     def submit(  # type: ignore[override]
         self, compute: Callable[..., _Result], /, *arguments: Any
@@ -145,26 +186,38 @@ class _Works:
 
 
 class Task(Generic[_Result]):
-    """A computation in a thread, which runs once although it may be submitted twice."""
+    """A computation in a thread, which runs once although it may be submitted twice.
 
-    def __init__(self, compute: Callable[[], _Result], works: _Works) -> None:
+    start: lets a thread run something. found: the result, once it has ended without an error.
+    """
+
+    def __init__(self, compute: Callable[[], _Result], start: Callable[[_Work], object]) -> None:
         self._ended = threading.Lock()
         self._ended.acquire()
-        self._compute, self._works = compute, works
+        self._compute, self._start = compute, start
         self._has_begun = False
-        self._found: list[_Result] = []
+        self.found: list[_Result] = []
         self._error: BaseException | None = None
 
     def submit(self) -> None:
         """Let the thread run it; where that has ended, run it here."""
-        self._works.put(self.run)
+        self._start(self.run)
 
-    def wait(self, before: Callable[[], object] = lambda: None) -> None:
-        """Wait for the end; an interrupt is raised after it. before: called first in any case."""
+    def wait(
+        self,
+        before: Callable[[], object] = lambda: None,
+        stop: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Wait for the end; an interrupt is raised after it.
+
+        before: called first in any case. stop: called at an interrupt.
+        """
         interrupt = None
         while True:
             try:
                 before()
+                if interrupt is not None:
+                    stop()
                 if self._ended.locked():
                     self.submit()
                     with self._ended:
@@ -177,21 +230,22 @@ class Task(Generic[_Result]):
 
     def run(self) -> None:
         """Compute; called in the thread only."""
+        # Nothing can come between these, neither an interrupt nor another thread.
         if self._has_begun:
             return
         self._has_begun = True
         try:
-            self._found.append(self._compute())
+            self.found.append(self._compute())
         except BaseException as error:
             self._error = error
         finally:
             self._ended.release()
 
-    def result(self) -> _Result:
-        """Wait for the result; raises what the computation raised."""
-        self.wait()
+    def result(self, stop: Callable[[], object] = lambda: None) -> _Result:
+        """Wait for the result; raises what the computation raised. stop: as of `wait`."""
+        self.wait(stop=stop)
         if self._error is None:
-            return self._found[0]
+            return self.found[0]
         try:
             raise self._error
         finally:

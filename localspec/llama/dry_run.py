@@ -9,14 +9,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
 
 from localspec.llama import library
+from localspec.llama.compute_thread import shielded
 from localspec.llama.context_params import ContextParams
-from localspec.llama.library_context import library_params
+from localspec.llama.library_context import free_context, library_params
 from localspec.llama.model_params import model_params
 from localspec.llama.placement import Placement
 from localspec.llama.workers import label
@@ -58,7 +60,8 @@ class DryModel(Closing):
         params.no_alloc = True
         params.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE
         with library.captured_log() as lines:
-            self._handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
+            load = partial(llama_cpp.llama_model_load_from_file, bytes(path), params)
+            self._handle = shielded(load, free=_free)
         found = (_LAYER.search(line) for line in lines)
         self.layers = {int(each[1]): label(each[2]) for each in found if each}
 
@@ -70,17 +73,22 @@ class DryModel(Closing):
         if self._mtp:
             values.ctx_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
         with library.captured_log() as lines:
-            context = llama_cpp.llama_init_from_model(self._handle, values)
+            init = partial(llama_cpp.llama_init_from_model, self._handle, values)
+            context = shielded(init, free=free_context)
         if not context:
             return None
-        llama_cpp.llama_free(context)
+        free_context(context)
         return parse_context_memory(lines)
 
     def close(self) -> None:
         """Free the model."""
         handle, self._handle = self._handle, None
-        if handle:
-            llama_cpp.llama_model_free(handle)
+        _free(handle)
+
+
+def _free(model: Any) -> None:
+    if model:
+        shielded(partial(llama_cpp.llama_model_free, model))
 
 
 def parse_context_memory(lines: Iterable[str]) -> ContextMemory:

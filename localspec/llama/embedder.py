@@ -16,7 +16,7 @@ from localspec.llama.batch import Batch
 from localspec.llama.computation import compute
 from localspec.llama.compute_thread import OwnThread
 from localspec.llama.context_params import CHUNK
-from localspec.llama.library_context import new_context
+from localspec.llama.library_context import free_context, new_context
 from localspec.llama.model import Model
 from localspec.llama.placement import DEFAULT, LOAD_MODES, Placement
 from localspec.utils.closing import Closing
@@ -185,7 +185,6 @@ class Embedder(Closing):
     def close(self) -> None:
         """Free it; its thread goes on."""
         handle, self._handle = self._handle, None
-        if handle:
-            llama_cpp.llama_free(handle)
+        free_context(handle)
         self.model.thread = None
         self.model.close()

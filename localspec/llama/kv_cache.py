@@ -13,7 +13,7 @@ from localspec.llama.batch import Batch
 from localspec.llama.cached_text import CachedText
 from localspec.llama.context_params import CHUNK, ContextParams
 from localspec.llama.hidden_states import HiddenStates
-from localspec.llama.library_context import library_params, new_context
+from localspec.llama.library_context import free_context, library_params, new_context
 from localspec.llama.logits import Logits
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
@@ -122,17 +122,17 @@ class KVCache(ABC, Generic[_Text]):
                 each.renew()
         with ExitStack() as undo:
             handle = self.new_handle(texts)
-            undo.callback(llama_cpp.llama_free, handle)
+            undo.callback(free_context, handle)
             moves: list[tuple[KVCache[_Text], Any, int]] = [(self, handle, texts)]
             for head in self.head_contexts:
                 places = head.places_beside(texts)
                 moves.append((head, head.new_handle(places, handle), places))
-                undo.callback(llama_cpp.llama_free, moves[-1][1])
+                undo.callback(free_context, moves[-1][1])
             undo.pop_all()
         # Called last to first, and all of them, also after an interrupt.
         with ExitStack() as rest:
             for each, handle, places in moves:
-                rest.callback(llama_cpp.llama_free, each.handle)
+                rest.callback(free_context, each.handle)
                 rest.callback(each.move_to, handle, places)
 
     def move_to(self, handle: Any, texts: int) -> None:
@@ -224,8 +224,8 @@ class KVCache(ABC, Generic[_Text]):
         """Free the library's context; `begin_anew` makes another."""
         handle, self._handle = self._handle, None
         if handle:
-            llama_cpp.llama_free(handle)
             self.hidden.forget()
+            free_context(handle)
 
     def _begin_anew(self) -> None:
         """Make the library's context anew; texts are evaluated again with their next passes."""

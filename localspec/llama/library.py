@@ -73,26 +73,21 @@ _told: list[Callable[[str], None]] = []
 # What Metal logs of commands that failed after the library has returned; it tells nobody else.
 _FAILED_LATER = "command buffer"
 _failed_later = threading.local()
-_interrupted = threading.Event()
 
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
 def _capture(level: int, text: bytes, _data: Any) -> None:
-    try:
-        line = text.decode("utf-8", "replace")
-        if level == _ERROR and _FAILED_LATER in line:
-            _failed_later.count = failed_later() + 1
-        for lines in (_lines, *_captured):
-            lines.append(line)
-        if level == _ERROR:
-            for tell in _told:
-                tell(line)
-        shown = os.environ.get("LOCALSPEC_DEBUG")
-        if shown == "1" or (shown == ERRORS and level == _ERROR):
-            os.write(2, line.encode())
-    except KeyboardInterrupt:
-        # ctypes prints and forgets what a callback raises: keep it for `raise_pending_interrupt`.
-        _interrupted.set()
+    line = text.decode("utf-8", "replace")
+    if level == _ERROR and _FAILED_LATER in line:
+        _failed_later.count = failed_later() + 1
+    for lines in (_lines, *_captured):
+        lines.append(line)
+    if level == _ERROR:
+        for tell in _told:
+            tell(line)
+    shown = os.environ.get("LOCALSPEC_DEBUG")
+    if shown == "1" or (shown == ERRORS and level == _ERROR):
+        os.write(2, line.encode())
 
 
 # The library keeps the pointer: `_capture` is a module global so that it lives as long.
@@ -136,29 +131,13 @@ def first_error() -> str:
 
 @contextmanager
 def captured_log() -> Iterator[list[str]]:
-    """Collect what the library logs inside the block, line by line.
-
-    Raises the KeyboardInterrupt that came while the library was logging.
-    """
+    """Collect what the library logs inside the block, line by line."""
     lines: list[str] = []
     _captured.append(lines)
     try:
         yield lines
     finally:
         _captured[:] = [each for each in _captured if each is not lines]
-    raise_pending_interrupt()
-
-
-def clear_pending_interrupt() -> None:
-    """Drop a KeyboardInterrupt that came while the library was logging, if one did."""
-    _interrupted.clear()
-
-
-def raise_pending_interrupt() -> None:
-    """Raise the KeyboardInterrupt that came while the library was logging, if one did."""
-    if _interrupted.is_set():
-        _interrupted.clear()
-        raise KeyboardInterrupt
 
 
 def version() -> str:

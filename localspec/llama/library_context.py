@@ -1,5 +1,6 @@
 """Library context: the library's own context, and its own structure of what it is made with."""
 
+from functools import partial
 from typing import Any
 
 import llama_cpp
@@ -7,6 +8,7 @@ import llama_cpp
 from localspec.errors import ModelLoadError, OutOfMemoryError
 from localspec.gguf.kv_types import kv_types
 from localspec.llama import library
+from localspec.llama.compute_thread import shielded
 from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, ContextParams
 from localspec.llama.model import Model
 from localspec.llama.rope import LINEAR, NONE, YARN, RopeScaling
@@ -59,7 +61,8 @@ def new_context(model: Model, values: Any) -> Any:
     Raises ModelLoadError if it fails, OutOfMemoryError for lack of memory.
     """
     model.clear_log()
-    handle = llama_cpp.llama_init_from_model(model.handle, values)
+    init = partial(llama_cpp.llama_init_from_model, model.handle, values)
+    handle = shielded(init, free=free_context)
     if not handle:
         model.require_workers()
         error = OutOfMemoryError if lack_of_memory.is_said_in(library.logged()) else ModelLoadError
@@ -68,3 +71,9 @@ def new_context(model: Model, values: Any) -> Any:
             f"({library.first_error() or 'no reason given'}); try a smaller {option('context')}"
         )
     return handle
+
+
+def free_context(handle: Any) -> None:
+    """Free the library's context; None is none."""
+    if handle:
+        shielded(partial(llama_cpp.llama_free, handle))

@@ -5,7 +5,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, cast
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
 from localspec.llama import library
 from localspec.llama.batch import SECTIONS
+from localspec.llama.compute_thread import shielded
 from localspec.llama.devices import gpu_pointers
 from localspec.llama.model import Model
 from localspec.llama.prepared_media import Part, PreparedMedia
@@ -128,7 +129,7 @@ class Projector(Closing):
         self._handle: Any = self._load()
         if mtmd.mtmd_decode_use_non_causal(self._handle, None):
             # All rows of an image are in one pass then: images are made small enough for it.
-            mtmd.mtmd_free(self._handle)
+            _free(self._handle)
             params.image_max_tokens = most_rows
             self._handle = self._load()
         self.reads_images = bool(mtmd.mtmd_support_vision(self._handle))
@@ -139,7 +140,8 @@ class Projector(Closing):
     def _load(self) -> Any:
         library.clear_log()
         path, model = bytes(self.path), self._model
-        if handle := mtmd_library().mtmd_init_from_file(path, model.handle, self._params):
+        init = partial(mtmd_library().mtmd_init_from_file, path, model.handle, self._params)
+        if handle := shielded(init, free=_free):
             return handle
         if self._leaves_gpu():
             return self._load()
@@ -206,7 +208,7 @@ class Projector(Closing):
             return True
         if not self._leaves_gpu():
             return False
-        mtmd.mtmd_free(self._handle)
+        _free(self._handle)
         self._handle = None
         self._handle = self._load()
         return not mtmd.mtmd_encode_chunk(self._handle, chunk)
@@ -221,8 +223,7 @@ class Projector(Closing):
             self._prepared.clear()
             self._rows.clear()
             handle, self._handle = self._handle, None
-            if handle:
-                mtmd_library().mtmd_free(handle)
+            _free(handle)
 
     def _parts_of(self, data: bytes) -> Iterator[Part]:
         """The parts of an image or a sound, and the tokens around them."""
@@ -272,6 +273,11 @@ class Projector(Closing):
         finally:
             mtmd.mtmd_input_chunks_free(chunks)
             mtmd.mtmd_bitmap_free(bitmap)
+
+
+def _free(handle: Any) -> None:
+    if handle:
+        shielded(partial(mtmd_library().mtmd_free, handle))
 
 
 def _upright(bitmap: Any, turned: int) -> Any:

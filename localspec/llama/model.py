@@ -4,15 +4,15 @@ import ctypes
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import llama_cpp
 
-from localspec.errors import LocalspecError, ModelLoadError, OutOfMemoryError, WorkerError
+from localspec.errors import LocalspecError, ModelLoadError, OutOfMemoryError
 from localspec.llama import library
-from localspec.llama.compute_thread import OwnThread
+from localspec.llama.compute_thread import OwnThread, shielded
 from localspec.llama.fim_tokens import FimTokens
 from localspec.llama.model_params import model_params
 from localspec.llama.placement import DEFAULT, LOAD_MODES, SPLIT_MODES, Placement
@@ -105,19 +105,11 @@ class Model(Closing):
         self.is_offloaded = params.is_offloaded
         self._workers = params.workers
         library.clear_log()
-        progress = _LoadProgress(path.name, self.require_workers)
-        params.values.progress_callback = progress.callback
-        self._handle = llama_cpp.llama_model_load_from_file(bytes(path), params.values)
-        if progress.raised:
-            self.close()
-            raise progress.raised
         try:
-            self.require_workers()
-        except WorkerError:
+            self._load(params.values)
+        except BaseException:
             self.close()
             raise
-        if not self._handle:
-            raise self._load_error()
         self.is_unlocked = "mlock" in load_mode and _NOT_LOCKED in library.logged()
         self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
         self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(self._handle))
@@ -126,6 +118,20 @@ class Model(Closing):
         self.tells_rows_apart = rotation in _OF_SECTIONS
         self.size = int(llama_cpp.llama_model_size(self._handle))
         self.sliding_window = int(llama_cpp.llama_model_n_swa(self._handle))
+
+    def _load(self, values: Any) -> None:
+        progress = _LoadProgress(self.path.name, self.require_workers)
+        values.progress_callback = progress.callback
+
+        def load() -> None:
+            self._handle = llama_cpp.llama_model_load_from_file(bytes(self.path), values)
+
+        shielded(load, stop=progress.end)
+        if progress.raised:
+            raise progress.raised
+        self.require_workers()
+        if not self._handle:
+            raise self._load_error()
 
     def _load_error(self) -> ModelLoadError:
         what = f"{self.path.name} cannot be loaded ({library.first_error() or 'no reason given'})"
@@ -362,16 +368,17 @@ class Model(Closing):
         with self._counting:
             handle, self._handle = self._handle, None
             if handle:
-                llama_cpp.llama_model_free(handle)
+                shielded(partial(llama_cpp.llama_model_free, handle))
         if self.thread:
             self.thread.close()
 
 
 class _LoadProgress:
-    """Reports the progress of loading. raised: what a watcher or Ctrl-C ended the loading with."""
+    """Reports the progress of loading. raised: what a watcher ended the loading with."""
 
     def __init__(self, name: str, check: Callable[[], None]) -> None:
         self.raised: BaseException | None = None
+        self._ends = False
         self._check = check
         self._action = f"loading {name}"
         self.callback = llama_cpp.llama_progress_callback(self._report)
@@ -383,4 +390,8 @@ class _LoadProgress:
             report_progress(self._action, share)
         except BaseException as error:
             self.raised = self.raised or error
-        return self.raised is None
+        return self.raised is None and not self._ends
+
+    def end(self) -> None:
+        """Let the library end the loading at the next occasion."""
+        self._ends = True

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from localspec.errors import LocalspecError
 from localspec.llama.batch import Batch
 from localspec.llama.context_params import ContextParams
-from localspec.llama.library_context import library_params, new_context
+from localspec.llama.library_context import free_context, library_params, new_context
 from localspec.llama.model import Model
 from localspec.llama.state import Copy, pointer_to
 from localspec.utils.closing import Closing
@@ -90,8 +90,7 @@ class ProbeCache(Closing):
     def close(self) -> None:
         """Free the cache."""
         handle, self._handle = self._handle, None
-        if handle:
-            llama_cpp.llama_free(handle)
+        free_context(handle)
 
     def _end(self, text: int) -> int:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, text)) + 1

@@ -6,6 +6,7 @@ import llama_cpp
 
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.llama import library
+from localspec.llama.compute_thread import shielded
 
 _PREFIX = "LLAMA_FTYPE_MOSTLY_"
 
@@ -27,9 +28,8 @@ def quantize(source: Path, target: Path, type_name: str, *, threads: int = 0) ->
     params.ftype = getattr(llama_cpp, _PREFIX + type_name)
     params.nthread = threads
     library.clear_log()
-    library.clear_pending_interrupt()
-    status = llama_cpp.llama_model_quantize(bytes(source), bytes(target), params)
-    library.raise_pending_interrupt()
+    paths = bytes(source), bytes(target)
+    status = shielded(lambda: llama_cpp.llama_model_quantize(*paths, params))
     if status:
         raise LocalspecError(
             f"{source.name} cannot be written as {type_name} "

@@ -12,7 +12,7 @@ from typing import Any
 import llama_cpp
 
 from localspec.errors import LocalspecError
-from localspec.llama.library_context import new_context, set_rope
+from localspec.llama.library_context import free_context, new_context, set_rope
 from localspec.llama.model import Model
 from localspec.llama.rope import UNSCALED, RopeScaling
 from localspec.sampling.params import SamplingParams
@@ -67,8 +67,7 @@ class ReferenceLoop(Closing):
     def close(self) -> None:
         """Free the context."""
         handle, self._handle = self._handle, None
-        if handle:
-            llama_cpp.llama_free(handle)
+        free_context(handle)
 
     def _evaluate(self, tokens: Sequence[int]) -> None:
         ids = (llama_cpp.llama_token * len(tokens))(*tokens)

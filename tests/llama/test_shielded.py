@@ -1,0 +1,103 @@
+"""Calls that call back, as the library does to log: Ctrl-C in the main thread is never lost."""
+
+import _thread
+import ctypes
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
+
+import pytest
+from fakes.generate_runs import posix
+from fakes.interrupts import each_interrupt
+
+import localspec
+from localspec.llama import library
+from localspec.llama.compute_thread import shielded
+from localspec.utils.progress import watched
+
+# Logged at the beginning of a call that takes microseconds, where snapshots are restored.
+UNSHIELDED = "state_read_meta"
+
+
+def test_an_interrupt_in_a_callback_is_raised() -> None:
+    """ctypes prints and forgets it where the callback is called by the main thread."""
+    called = ctypes.CFUNCTYPE(None)(_thread.interrupt_main)
+    with pytest.raises(KeyboardInterrupt):
+        shielded(called)
+
+
+@posix
+def test_an_interrupt_ends_the_call_and_frees_its_result() -> None:
+    ends, freed = list[bool](), list[int]()
+
+    def call() -> int:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        while not ends:
+            sleep(0.001)
+        return 7
+
+    with pytest.raises(KeyboardInterrupt):
+        shielded(call, stop=lambda: ends.append(True), free=freed.append)
+    assert freed == [7]
+
+
+def test_an_interrupt_anywhere_leaves_nothing_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "main_thread", threading.current_thread)
+    made, freed, kept = list[int](), list[int](), list[int]()
+
+    def call() -> int:
+        made.append(len(made))
+        return made[-1]
+
+    def work() -> None:
+        found = shielded(call, free=freed.append)
+        kept[:] = [*kept, found]
+
+    places = 0
+    for place in each_interrupt(work, ("llama/compute_thread.py",)):
+        assert sorted(freed + kept) == made, place
+        places += 1
+    assert places > 10 and kept and freed
+
+
+class MainThreadLines(deque[str]):
+    """What is logged in the main thread."""
+
+    def append(self, line: str) -> None:
+        """Keep what the main thread logs."""
+        if threading.current_thread() is threading.main_thread():
+            super().append(line)
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[MainThreadLines]:
+    lines = MainThreadLines()
+    monkeypatch.setattr(library, "_lines", lines)
+    monkeypatch.setattr(lines, "clear", lambda: None, raising=False)
+    yield lines
+
+
+def test_nothing_is_logged_in_the_main_thread(logged: MainThreadLines) -> None:
+    """From loading to closing, with a second text, for which the caches grow."""
+    with localspec.load(context=256, threads=1) as engine:
+        first = engine.stream("a", max_tokens=4, ignore_eos=True)
+        next(first)
+        with localspec.Session(engine) as session, localspec.Session(engine):
+            session.send("b", max_tokens=2).result()
+        first.close()
+        engine.switch(draft="none")
+        engine.switch(draft="auto")
+    assert [line for line in logged if UNSHIELDED not in line] == []
+
+
+def test_a_watcher_sees_the_loading_that_it_asked_for(target_path: Path) -> None:
+    seen = list[str]()
+    with (
+        watched(lambda action, _share: seen.append(action)),
+        localspec.load(target_path, draft="none", context=256),
+    ):
+        pass
+    assert f"loading {target_path.name}" in seen
