@@ -222,12 +222,12 @@ def _load(
         if found.head is None and not kv_type_fits:
             kv_type, less = choose_kv_type(model, runtime, header, kv_type)
             note = less or note
+        header = header.without_vocabulary()
+        rope, unscaled = _rope(found, facts_of(target.model.path).header, target, runtime)
+        note = "; ".join(filter(None, [note, unscaled])) or None
+        if translation:
+            note = "; ".join(filter(None, [f"{path.name}: {THROUGH_TEXT_LINE}", note]))
         undo.pop_all()
-    header = header.without_vocabulary()
-    rope, unscaled = _rope(found, facts_of(target.model.path).header, target, runtime)
-    note = "; ".join(filter(None, [note, unscaled])) or None
-    if translation:
-        note = "; ".join(filter(None, [f"{path.name}: {THROUGH_TEXT_LINE}", note]))
     return LoadedDrafter(
         found.spec, model, header, kv_type, found.head, inside, translation=translation, rope=rope
     ), note
