@@ -175,8 +175,9 @@ class Engine(Closing, Texts):
             return
         with self.slots.scheduler.exclusive():
             self.slots.stop(CLOSED)
-            if self._forgotten.detach():
+            if self._forgotten.alive:  # until all is freed, also where that is interrupted
                 self.slots.free(self._config.weights)
+                self._forgotten.detach()
 
     def recipe(self, running: Generation) -> Recipe:
         """The recipe of a generation: everything that decides its text."""

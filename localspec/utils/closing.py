@@ -17,7 +17,11 @@ class Closing(ABC):
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self.close()
+        try:
+            self.close()
+        except KeyboardInterrupt:
+            self.close()  # what that has left
+            raise
 
     def __reduce__(self) -> NoReturn:
         """Raise LocalspecError: models and threads can be neither pickled nor copied."""
