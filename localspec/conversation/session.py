@@ -14,7 +14,6 @@ from localspec.conversation.events import Dropped, Event, Gauge, Notice
 from localspec.conversation.media_spans import Content
 from localspec.conversation.message import as_turn
 from localspec.conversation.notices import Notices
-from localspec.conversation.slot_loan import SlotLoan
 from localspec.conversation.transcript import Transcript
 from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
 from localspec.conversation.unfinished import require_same_settings, require_unfinished
@@ -93,9 +92,13 @@ class Session(Closing):
         self._cached_transcript: Transcript | None = None
         # Held while one of several event loops asks.
         self._asking = threading.Lock()
-        self._slot = engine.slots.open()
-        self._notices = Notices(engine.slots, self._slot)
-        self._loan = SlotLoan(self, engine, self._slot)
+        self._loan = engine.slots.lend(self)
+        self._slot = self._loan.slot
+        try:
+            self._notices = Notices(engine.slots, self._slot)
+        except BaseException:
+            self._loan.give_back()
+            raise
 
     def __repr__(self) -> str:
         gauge, name = self.gauge, self.engine.model.path.stem
@@ -322,9 +325,7 @@ class Session(Closing):
 
     def close(self) -> None:
         """End the running answer and give the KV caches back to the engine."""
-        with self._loan.given_back():
-            if self._answer:
-                self._answer.close()
+        self._loan.give_back(self._close_answer)
 
     @property
     def _transcript(self) -> Transcript:
@@ -347,6 +348,9 @@ class Session(Closing):
     def _end_answer(self) -> None:
         self._loan.require_open()
         self._slot.require_open()
+        self._close_answer()
+
+    def _close_answer(self) -> None:
         if self._answer:
             self._answer.close()
 

@@ -10,6 +10,7 @@ A decode also waits for threads that are about to begin a step, and for texts wh
 left with a token and usually comes back at once, at most for a small share of a decode's time.
 """
 
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from threading import Thread, current_thread
 
@@ -202,6 +203,11 @@ class Scheduler(StepLock):
             if text in self._texts:
                 self._texts.remove(text)
                 self.rows.remove(text.rows)
+
+    def keep_only(self, texts: Collection[ScheduledText]) -> None:
+        """Forget all texts but these, as those whose slot an interrupt has cut off."""
+        for text in [each for each in self._texts if each not in texts]:
+            self.remove(text)
 
     def require_open(self) -> None:
         """Raise LocalspecError where the engine was closed."""

@@ -1,42 +1,55 @@
-"""Slot loan: the slot that a session has of its engine, until it is closed or forgotten."""
+"""Slot loan: a slot that a session or a text has of its engine, until it gives the slot back."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from weakref import finalize
+from collections.abc import Callable
 
-from localspec.engine.engine import Engine
 from localspec.engine.slot import Slot
 from localspec.errors import LocalspecError
 
 
 class SlotLoan:
-    """A slot that is given back once; session: whose end gives it back where nobody has closed it.
+    """A loan of a slot, which is over when the slot was given back, or its user is gone.
 
-    Threads may ask and close the session at the same time.
+    Ctrl-C may come anywhere, also before anybody could note that the user is gone: so that is asked
+    when a slot is looked for. is_text: whether the user is a single text. leave: called when the
+    slot was given back. goes_on: whether the user is still there.
+
+    Threads may ask and close a session at the same time.
     """
 
-    def __init__(self, session: object, engine: Engine, slot: Slot) -> None:
-        self._engine, self._slot = engine, slot
-        # Runs when the session is garbage-collected without `close`, before its engine is freed.
-        self._abandoned = finalize(
-            session, lambda engine, slot: engine.slots.abandon(slot), engine, slot
-        )
+    def __init__(
+        self,
+        slot: Slot,
+        leave: Callable[[], object],
+        goes_on: Callable[[], bool] = lambda: True,
+        *,
+        is_text: bool = False,
+    ) -> None:
+        self.slot = slot
+        self.is_text = is_text
+        self.goes_on = goes_on
+        self.is_given_back = False
+        self._leave = leave
+        self._is_open = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the slot is free for others."""
+        return self.is_given_back or not self.goes_on()
 
     def require_open(self) -> None:
         """Raise LocalspecError if it was given back; while the lock is held, it is not."""
-        if not self._abandoned.alive:
+        if not self._is_open:
             raise LocalspecError("this session was closed; open another")
 
-    @contextmanager
-    def given_back(self) -> Iterator[None]:
-        """Give it back behind the block; from the beginning of the block on it is not open."""
-        if self._slot.lock.is_forked:
-            yield
+    def give_back(self, before: Callable[[], object] = lambda: None) -> None:
+        """Give the slot back. before: called first; from there on the loan is not open."""
+        if self.slot.lock.is_forked:
+            before()
             return
-        with self._slot.lock:
-            was_open = self._abandoned.detach()
         try:
-            yield
+            with self.slot.lock:
+                self._is_open = False
+            before()
         finally:
-            if was_open:
-                self._engine.slots.leave(self._slot)
+            self.is_given_back = True
+            self._leave()

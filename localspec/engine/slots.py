@@ -2,13 +2,15 @@
 
 import warnings
 from collections.abc import Callable
-from weakref import finalize
+from typing import TypeVar
+from weakref import ref
 
 from localspec.drafters.spec import DraftRequest
 from localspec.engine.generation import Generation
 from localspec.engine.interruption import Interruption
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.slot import Slot
+from localspec.engine.slot_loan import SlotLoan
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
 from localspec.llama import compute_thread
 from localspec.llama.kv_cache import KVCache
@@ -19,6 +21,7 @@ from localspec.loading.thread_change import thread_change
 from localspec.utils.format import counted
 from localspec.utils.heap import give_back_heap
 
+_User = TypeVar("_User")
 # A text whose reader stays away for so many seconds is not waited for.
 _READER_AWAY = 10.0
 # How often a text that waits for a slot looks for generations that were left without `close`.
@@ -40,11 +43,8 @@ class Slots:
         self.own = Slot(loaded, self.scheduler)
         self.further: list[Slot] = []
         self.threads_are_fixed = False
-        self._own_in_session = False
-        # Slots of single texts, which are given back when the text ends.
-        self._with_text: set[Slot] = set()
-        # Slots to give back at the next occasion.
-        self._abandoned: list[Slot] = []
+        # Of the slots that are used; those that are over are freed at the next occasion.
+        self._loans: dict[Slot, SlotLoan] = {}
 
     @property
     def all(self) -> list[Slot]:
@@ -85,18 +85,35 @@ class Slots:
         return f"the device has failed {' and '.join(failed)}; what was lost there is read again"
 
     def open(self) -> Slot:
-        """A slot for a session; give it back with `leave`.
+        """A slot that is used until `leave`; raises as `lend`."""
+        return self._lend(lambda _: lambda: True).slot
+
+    def lend(self, session: object) -> SlotLoan:
+        """Lend a slot to a session, until that gives it back or is forgotten.
 
         Raises ModelLoadError if memory is too small for another, LocalspecError if the models are
         closed.
         """
-        with self.lock:
-            self.scheduler.require_open()
-            self._leave_abandoned()
-            if self._own_is_free:
-                self._own_in_session = True
-                return self.own
-            return self._open_further()
+
+        def goes_on(slot: Slot) -> Callable[[], bool]:
+            user = self._weak(session, slot)
+            return lambda: user() is not None
+
+        return self._lend(goes_on)
+
+    def _lend(self, goes_on: Callable[[Slot], Callable[[], bool]]) -> SlotLoan:
+        loan: SlotLoan | None = None
+        try:
+            with self.lock:
+                self.scheduler.require_open()
+                slot = self._free_slot()
+                loan = SlotLoan(slot, self._leave_unused, goes_on(slot))
+                self._loans[slot] = loan
+        except BaseException:
+            if loan:
+                loan.give_back()
+            raise
+        return loan
 
     def fit_threads(self) -> None:
         """Between texts, change the number of threads if the load of the machine has changed.
@@ -120,8 +137,8 @@ class Slots:
                 if self.further:
                     self._start_compute_thread(self.own)
 
-    def open_for_text(self, cancelled: Callable[[], bool]) -> Slot | None:
-        """A slot for one text; give it back with `leave`, or let `leave_at_end` do it.
+    def lend_to_text(self, cancelled: Callable[[], bool]) -> SlotLoan | None:
+        """Lend a slot to one text, which gives it back, or lets `leave_at_end` do it.
 
         The lock is held. Where there is no room for another slot, wait until a text has ended.
         cancelled: whether to give up waiting; then there is no slot. Raises ModelLoadError if there
@@ -129,53 +146,33 @@ class Slots:
         """
         while True:
             self.scheduler.require_open()
-            self._leave_abandoned()
             try:
-                slot = self.own if self._own_is_free else self._open_further()
+                slot = self._free_slot()
             except (ModelLoadError, InvalidValueError) as error:
                 if not self._wait_for_end(error, cancelled):
                     return None
                 continue
-            self._with_text.add(slot)
             slot.scheduled.begin()
-            return slot
+            loan = SlotLoan(slot, self._leave_unused, is_text=True)
+            self._loans[slot] = loan
+            return loan
 
-    def leave_at_end(self, slot: Slot, generation: Generation) -> None:
+    def leave_at_end(self, loan: SlotLoan, generation: Generation) -> None:
         """Give the slot back when the generation has ended, or when nothing refers to it."""
-        abandoned = finalize(generation, self.abandon, slot)
-        abandoned.atexit = False
-
-        def leave() -> None:
-            if abandoned.detach():
-                self.leave(slot)
-
-        generation.on_end = leave
+        user = self._weak(generation, loan.slot)
+        generation.on_end = loan.give_back
+        loan.goes_on = lambda: (text := user()) is not None and text.stop_reason is None
 
     def leave(self, slot: Slot) -> None:
         """Give a slot back; the KV caches of a further slot are freed."""
-        if self.lock.is_forked:
-            return
-        with self.lock:
-            if not slot.in_step:
-                slot.stop()
-            self._with_text.discard(slot)
-            if slot is self.own:
-                self._own_in_session = False
-            elif slot in self.further:
-                self.further.remove(slot)
-                slot.close()
-                self.own.loaded.policies.keep(slot.loaded.policies)
-            self._leave_abandoned()
-            self.lock.notify_all()
+        if loan := self._loans.get(slot):
+            loan.is_given_back = True
+        self._leave_unused()
 
     def abandon(self, slot: Slot) -> None:
-        """Give back a slot whose session or text is forgotten, now or at the next occasion."""
-        # The garbage collector runs in the middle of anything, also of what the lock guards, and in
-        # any thread, also in one for which the lock's owner waits.
-        if self.lock.is_held or compute_thread.is_current():
-            self._abandoned.append(slot)
-        else:
-            self.leave(slot)
+        """Give back a slot that is forgotten, now or at the next occasion."""
+        self._loans[slot].is_given_back = True
+        self._leave_forgotten()
 
     def stop(self, interruption: Interruption) -> None:
         """End the texts of all slots. interruption: what has happened, for their readers."""
@@ -230,20 +227,64 @@ class Slots:
             loaded.target.model.close()
 
     @property
-    def _own_is_free(self) -> bool:
-        return not self._own_in_session and self.own not in self._with_text
+    def _with_text(self) -> list[Slot]:
+        """The slots of single texts that go on."""
+        loans = [*self._loans.values()]
+        return [each.slot for each in loans if each.is_text and not each.is_over]
 
-    def _leave_abandoned(self) -> None:
-        while self._abandoned:
-            self.leave(self._abandoned.pop())
+    def _is_unused(self, slot: Slot) -> bool:
+        loan = self._loans.get(slot)
+        return loan is None or loan.is_over
+
+    def _weak(self, user: _User, slot: Slot) -> ref[_User]:
+        """A reference to the user of a slot, whose end frees the caches of a further slot."""
+        return ref(user, None if slot is self.own else self._leave_forgotten)
+
+    def _leave_forgotten(self, _user: object = None) -> None:
+        # The garbage collector runs in the middle of anything, also of what the lock guards, and in
+        # any thread, also in one for which the lock's owner waits.
+        if not (self.scheduler.closed or self.lock.is_held or compute_thread.is_current()):
+            self._leave_unused()
+
+    def _leave_unused(self) -> None:
+        """Free the slots that nobody uses any more, and what an interrupt has left of others."""
+        if self.lock.is_forked:
+            return
+        with self.lock:
+            for slot in filter(self._is_unused, [*self._loans, *self.further]):
+                self._free(slot)
+            self.scheduler.keep_only([slot.scheduled for slot in self.all])
+            self.lock.notify_all()
+
+    def _free(self, slot: Slot) -> None:
+        """Free a slot; where this is interrupted it is done again."""
+        if not slot.in_step:
+            slot.stop()
+        slot.in_answer = False
+        if slot in self.further:
+            slot.close()
+            self.own.loaded.policies.keep(slot.loaded.policies)
+            self.further.remove(slot)
+        self._loans.pop(slot, None)
+
+    def _free_slot(self) -> Slot:
+        """The own slot, or a further one where that is used."""
+        self._leave_unused()
+        return self.own if self._is_unused(self.own) else self._open_further()
 
     def _open_further(self) -> Slot:
         # More room for texts means other caches, which no step may be using.
         with self.scheduler.exclusive():
             self.scheduler.require_open()
-            slot = Slot(self.own.loaded.for_another_text(), self.scheduler)
-            self._start_compute_thread(slot)
-            self.further.append(slot)
+            loaded = self.own.loaded.for_another_text()
+            try:
+                slot = Slot(loaded, self.scheduler)
+                self._start_compute_thread(slot)
+                self.further.append(slot)
+            except BaseException:
+                if not any(each.loaded is loaded for each in self.further):
+                    loaded.close_sequences()
+                raise
         return slot
 
     def _start_compute_thread(self, slot: Slot) -> None:
@@ -256,7 +297,7 @@ class Slots:
         Raises `no_room` if no text goes on, LocalspecError in a step, for which others may wait.
         """
         further = len(self.further)
-        while len(self.further) >= further and not (self._own_is_free or self._abandoned):
+        while len(self.further) >= further and not any(map(self._is_unused, self.all)):
             if cancelled():
                 return False
             if not any(each.scheduled.goes_on(_READER_AWAY) for each in self._with_text):

@@ -17,6 +17,7 @@ from localspec.engine.prompt import (
     text_tokens,
 )
 from localspec.engine.side_by_side import side_by_side
+from localspec.engine.slot_loan import SlotLoan
 from localspec.engine.slots import Slots
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions, concrete
@@ -216,7 +217,12 @@ class Texts:
         explain: Explain | None,
     ) -> Result | list[Result]:
         def write(each: TextPrompt, stopped: Cancelled) -> Result:
-            return self._start(each, GenerationConfig.of(**options), stopped, explain).result()
+            settings = GenerationConfig.of(**options)
+            running = self._start(each, settings, stopped, explain)
+            try:
+                return running.result()
+            finally:
+                running.close()
 
         several = prompts_of(prompt)
         if several is None:
@@ -260,14 +266,16 @@ class Texts:
         """
         slots = self.slots
         stats = before.stats if before else Stats(seconds=Seconds(load=self._load_seconds))
-        with slots.lock:
-            tokens = self._check(prompt)
-            if before is None:  # in a text the threads stay: digits depend on them
-                slots.fit_threads()
-            slot = slots.open_for_text(cancelled)
-            if slot is None:
-                return slots.own.closed_generation(tokens, settings, stats)
-            try:
+        loan: SlotLoan | None = None
+        try:
+            with slots.lock:
+                tokens = self._check(prompt)
+                if before is None:  # in a text the threads stay: digits depend on them
+                    slots.fit_threads()
+                loan = slots.lend_to_text(cancelled)
+                if loan is None:
+                    return slots.own.closed_generation(tokens, settings, stats)
+                slot = loan.slot
                 # The model may be another one by now.
                 tokens = prompt.tokens(slot.target.model, slot.set_pass_width(settings))
                 slot.reword(tokens, prompt.wording)
@@ -279,11 +287,12 @@ class Texts:
                     cancelled=cancelled,
                     explain=explain,
                 )
-                slots.leave_at_end(slot, generation)
+                slots.leave_at_end(loan, generation)
                 generation.engine = self
-            except BaseException:
-                slots.leave(slot)
-                raise
+        except BaseException:
+            if loan:
+                loan.give_back()
+            raise
         return generation
 
 

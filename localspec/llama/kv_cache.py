@@ -158,12 +158,12 @@ class KVCache(ABC, Generic[_Text]):
     def leave(self, sequence: CachedText) -> None:
         """Remove a text; the context is freed with the last one."""
         if sequence in self.sequences:
-            self.sequences.remove(sequence)
-            if not self.sequences:
+            if len(self.sequences) == 1:
                 self.close()
             elif self._handle:
                 sequence.memory.clear()
             sequence.memory.drop_copies()
+            self.sequences.remove(sequence)  # last: an interrupt before leaves all of this
 
     def close(self) -> None:
         """Free the context, after those of heads that use it."""

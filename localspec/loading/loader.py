@@ -109,12 +109,12 @@ class LoadedModels:
 
         Raises ModelLoadError, with the figures, if memory is too small for another text.
         """
-        with ExitStack() as undo:
-            place = sequence_beside(self.target, self.header)
-            undo.callback(place.sequence.close)
-            models = self.with_target(place.sequence)
-            undo.pop_all()
-        return replace(models, apart=self._apart(place))
+        place = sequence_beside(self.target, self.header)
+        try:
+            return replace(self.with_target(place.sequence), apart=self._apart(place))
+        except BaseException:
+            place.sequence.close()
+            raise
 
     def _apart(self, place: Place) -> str | None:
         """Why a text in this place shares no decode with others; None if it does."""

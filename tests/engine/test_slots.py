@@ -72,7 +72,7 @@ def engine(shared: Engine) -> Iterator[Engine]:
     """No test leaves a slot behind."""
     yield shared
     gc.collect()
-    shared.slots._leave_abandoned()
+    shared.slots._leave_unused()
     assert shared.slots.further == []
     assert not shared.slots._with_text
     scheduler = shared.slots.scheduler
@@ -697,7 +697,7 @@ class Streams(RuleBasedStateMachine):
             assert len(running.tokens) == LENGTH
         running = None  # type: ignore[assignment]
         self.open.clear()
-        self.engine.slots._leave_abandoned()
+        self.engine.slots._leave_unused()
         assert self.engine.slots.further == []
 
 

@@ -23,6 +23,7 @@ from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation
 from localspec.engine.prompt import Wording
 from localspec.engine.scheduler import Scheduler
+from localspec.engine.slot_loan import SlotLoan
 from localspec.generation_config import GenerationConfig
 from localspec.llama.context_params import ContextParams
 from localspec.llama.rollback import Rollback
@@ -231,13 +232,12 @@ class ScriptedSlots:
     def fit_threads(self) -> None:
         pass
 
-    def open(self) -> "ScriptedSlot":
-        return self.own
+    def lend(self, _session: object) -> SlotLoan:
+        own = self.own
+        return SlotLoan(own, lambda: self.leave(own))  # type: ignore[arg-type]
 
     def leave(self, slot: "ScriptedSlot") -> None:
         slot.stop()
-
-    abandon = leave
 
 
 class ScriptedSlot:
