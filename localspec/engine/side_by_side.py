@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TypeVar
 
+from localspec.llama.compute_thread import shielded
 from localspec.utils.stop_flag import StopFlag
 
 _Prompt = TypeVar("_Prompt")
@@ -30,6 +31,16 @@ def side_by_side(
     def stopped() -> bool:
         return stop.is_set() or cancelled()
 
+    # A pool that is interrupted while it starts a thread does not wait for that.
+    return shielded(lambda: _written(prompts, write, stopped, stop), stop=stop.set)
+
+
+def _written(
+    prompts: Sequence[_Prompt],
+    write: Callable[[_Prompt, Callable[[], bool]], _Result],
+    stopped: Callable[[], bool],
+    stop: StopFlag,
+) -> list[_Result]:
     with ThreadPoolExecutor(min(len(prompts), AT_ONCE), "localspec-text") as pool:
         try:
             texts = [pool.submit(write, prompt, stopped) for prompt in prompts]

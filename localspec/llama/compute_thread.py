@@ -61,12 +61,12 @@ def shielded(
     stop: Callable[[], object] = lambda: None,
     free: Callable[[_Result], object] = lambda _: None,
 ) -> _Result:
-    """Call a function of the library that calls back, so that no interrupt is lost.
+    """Call what no interrupt may come into, such as a function of the library that calls back.
 
     Python's main thread looks for signals at the first instruction of a callback, and ctypes
     prints and forgets what is raised there. So that thread waits, and another one calls. An
-    interrupt is raised when the call has ended. stop: called then, to end the call early. free:
-    called with the result that an interrupt leaves to nobody.
+    interrupt is raised when the call has ended. stop: called meanwhile, to end the call early.
+    free: called with the result that an interrupt leaves to nobody.
     """
     if threading.current_thread() is not threading.main_thread():
         return call()

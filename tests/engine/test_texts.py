@@ -203,6 +203,20 @@ def test_an_error_ends_the_others(engine: Engine) -> None:
     assert len(began) <= 2 * side_by_side.AT_ONCE
 
 
+def test_no_interrupt_comes_into_the_start_of_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool would not wait for the thread, and its text would still use a slot."""
+    start, starters = threading.Thread.start, list[threading.Thread]()
+
+    def noted(thread: threading.Thread) -> None:
+        starters.append(threading.current_thread())
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noted)
+    texts = side_by_side.side_by_side(["a", "b"], lambda each, _: each * 2, lambda: False)
+    assert texts == ["aa", "bb"]
+    assert starters and threading.main_thread() not in starters
+
+
 def test_cancelling_a_list_gives_what_there_is(engine: Engine) -> None:
     cancel = threading.Event()
     cancel.set()
