@@ -225,7 +225,14 @@ async def _responses(request: Request) -> Response:
 
     read = partial(openai_responses.read, stored=stored)
     if body.flag("stream"):
-        return await _stream(request, body, read, lines, heartbeat=lambda: heartbeat())
+        return await _stream(
+            request,
+            body,
+            read,
+            lines,
+            heartbeat=lambda: heartbeat(),
+            error_line=openai_responses.error_line,
+        )
     return await _whole(request, body, read, partial(openai_responses.complete, stored=stored))
 
 

@@ -202,8 +202,14 @@ async def _sent(
         yield line
         line = await lines.next()
     if line is not None:
-        log.error("a stream failed", exc_info=line)
+        log_failed_stream(line)
         yield error_line(error_body(ApiError.of(line), path))
+
+
+def log_failed_stream(error: Exception) -> None:
+    """Log what ended a stream; where the request is to blame, the reason is enough."""
+    told = ApiError.of(error)
+    log.error("a stream failed: %s", told.message, exc_info=error if told.status >= 500 else None)
 
 
 class _EventStream(StreamingResponse):

@@ -1,14 +1,13 @@
 """POST /v1/responses, OpenAI's newest protocol, which Codex speaks."""
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
 from localspec.server.chat_input import ChatInput
 from localspec.server.errors import JSON, ApiError
-from localspec.server.exchange import event_line
+from localspec.server.exchange import event_line, log_failed_stream
 from localspec.server.fields import Fields
 from localspec.server.options import EFFORTS, most_tokens
 from localspec.server.response_builder import Line, ResponseBuilder
@@ -21,8 +20,6 @@ from localspec.server.thinking import Effort
 from localspec.server.thinking_budget import thinking_budget
 from localspec.server.tool_names import ToolNames
 from localspec.server.tool_use import openai_tools
-
-log = logging.getLogger("localspec.server")
 
 # Members that only OpenAI's own server has.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
@@ -111,6 +108,16 @@ async def complete(request: ResponsesRequest, service: Service, stored: StoredRe
     return whole
 
 
+def error_line(body: JSON) -> str:
+    """The event of an error before the response has begun.
+
+    Some clients ask for its `type`, and others for `error`, as behind other streams.
+    """
+    error, first = body["error"], {"type": "error", "sequence_number": 0}
+    members = {name: error[name] for name in ("code", "message", "param")}
+    return event_line("error", first | members | body)
+
+
 async def events(
     request: ResponsesRequest, service: Service, stored: StoredResponses, answer: ResponseBuilder
 ) -> AsyncGenerator[str]:
@@ -122,7 +129,7 @@ async def events(
     except Exception as error:
         if not answer.begun:
             raise
-        log.error("a stream failed", exc_info=error)
+        log_failed_stream(error)
         yield event_line(*answer.failed(ApiError.of(error)))
 
 

@@ -1,14 +1,18 @@
 """Streams: what ends them, and what is sent while nothing is written."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from starlette.requests import Request
 
+from localspec.errors import NoTokenError
 from localspec.server import exchange
-from localspec.server.exchange import event_stream
+from localspec.server.errors import ApiError
+from localspec.server.exchange import event_stream, log_failed_stream
+from localspec.server.openai_responses import error_line
 
 SCOPE: dict[str, Any] = {
     "type": "http", "method": "POST", "path": "/v1/messages", "headers": [], "query_string": b"",
@@ -119,3 +123,30 @@ def test_a_line_comes_before_the_heartbeat_that_it_makes_needless(
         await soon(lambda: lines.closed)
 
     asyncio.run(run())
+
+
+def test_an_error_before_a_response_begins_has_a_type_and_what_other_streams_have() -> None:
+    error = ApiError(400, "too long", param="input", code="context_length_exceeded")
+    name, data = error_line(error.as_openai()).splitlines()[:2]
+    assert name == "event: error"
+    event = json.loads(data.removeprefix("data: "))
+    assert event.pop("error")["message"] == "too long"
+    assert event == {
+        "type": "error",
+        "sequence_number": 0,
+        "code": "context_length_exceeded",
+        "message": "too long",
+        "param": "input",
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "is_traced"), [(NoTokenError("every token is forbidden"), False), (OSError(), True)]
+)
+def test_a_traceback_is_logged_where_the_server_is_to_blame(
+    error: Exception, is_traced: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_failed_stream(error)
+    [record] = caplog.records
+    assert record.getMessage().startswith("a stream failed: ")
+    assert (record.exc_info is not None) is is_traced
