@@ -294,9 +294,9 @@ def _load(
         costs, policies = _calibrated(target, drafter_set, runtime)
         digits = _digits(target, facts.header, drafter_set, runtime)
         notes = _target_notes(config, planned, target, ran_out)
+        for model in {weights, *(each.model for each in drafters.drafters if each.model)}:
+            note_use(model.path)
         undo.pop_all()
-    for model in {weights, *(each.model for each in drafters.drafters if each.model)}:
-        note_use(model.path)
     return LoadedModels(
         target,
         facts.header.without_vocabulary(),

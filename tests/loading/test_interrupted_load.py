@@ -8,7 +8,7 @@ import pytest
 from localspec import load
 from localspec.errors import LocalspecError
 from localspec.llama.model import Model
-from localspec.loading import drafter_loader
+from localspec.loading import drafter_loader, loader
 
 
 def test_an_interrupt_behind_a_drafter_frees_it(
@@ -30,3 +30,24 @@ def test_an_interrupt_behind_a_drafter_frees_it(
     [drafter] = loaded
     with pytest.raises(LocalspecError, match="was closed"):
         _ = drafter.handle
+
+
+def test_an_interrupt_behind_all_models_frees_them(
+    target_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = list[Model]()
+
+    def noted(*arguments: Any, **options: Any) -> Model:
+        loaded.append(Model(*arguments, **options))
+        return loaded[-1]
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loader, "Model", noted)
+    monkeypatch.setattr(loader, "note_use", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        load(target_path, draft="none", context=128)
+    [target] = loaded
+    with pytest.raises(LocalspecError, match="was closed"):
+        _ = target.handle
