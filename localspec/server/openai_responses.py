@@ -146,15 +146,15 @@ async def _lines(
                         yield line
                     for line in answer.add(delta):
                         yield line
+            for line in (*answer.begin(), *answer.end(reply)):
+                if request.store:
+                    whole = line[1].get("response")
+                    if whole is not None:
+                        given = await asyncio.to_thread(given_items, request, whole["id"])
+                        stored.add([*request.conversation, answer.message], whole, given)
+                yield line
         except BaseException:
-            # A client may refer to what it has got of an answer that it has stopped.
+            # A client may refer to what it has got of an answer that it has stopped, or left.
             if request.store:
                 stored.add_items(answer.items)
             raise
-        for line in (*answer.begin(), *answer.end(reply)):
-            if request.store:
-                whole = line[1].get("response")
-                if whole is not None:
-                    given = await asyncio.to_thread(given_items, request, whole["id"])
-                    stored.add([*request.conversation, answer.message], whole, given)
-            yield line

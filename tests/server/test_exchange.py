@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from localspec.errors import NoTokenError
+from localspec.sampling.filters import NoTokenError
 from localspec.server import exchange
 from localspec.server.errors import ApiError
 from localspec.server.exchange import event_stream, log_failed_stream

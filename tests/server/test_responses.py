@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -113,6 +115,40 @@ def test_an_item_of_an_answer_that_was_stopped_may_be_named(client: OpenAI, serv
     served.wait_until_free()
     reference: Any = {"type": "item_reference", "id": name}
     assert ask(client, input=[*QUESTION, reference, *QUESTION], max_output_tokens=16).output
+
+
+def test_an_item_may_be_named_where_the_client_left_behind_the_last_token() -> None:
+    item = {"id": "msg_1", "type": "message"}
+    answer: Any = SimpleNamespace(
+        begin=list, end=lambda _reply: [("done", {}), ("completed", {})], items=[item]
+    )
+
+    @asynccontextmanager
+    async def no_deltas() -> AsyncIterator[Any]:
+        async def nothing() -> AsyncIterator[Any]:
+            for each in ():
+                yield each
+
+        yield nothing()
+
+    @asynccontextmanager
+    async def reply(_asked: Any) -> AsyncIterator[Any]:
+        yield SimpleNamespace(deltas=no_deltas)
+
+    async def chat(_chat: Any) -> None:
+        pass
+
+    service: Any = SimpleNamespace(inputs=SimpleNamespace(chat=chat), reply=reply)
+    request: Any = SimpleNamespace(chat=None, store=True, conversation=[])
+    stored = StoredResponses()
+
+    async def leave() -> None:
+        lines = openai_responses._lines(request, service, stored, answer)
+        await anext(lines)
+        await lines.aclose()
+
+    asyncio.run(leave())
+    assert stored.item("msg_1") == item
 
 
 def test_an_item_that_is_not_there_is_said(client: OpenAI) -> None:
