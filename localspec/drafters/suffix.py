@@ -90,8 +90,8 @@ class Suffix:
         self._expected: Sequence[int] = ()
         self._prediction: Prediction | None = None
         self._drawn_from = DrawnFrom()
-        # Where in the text the automaton's last text begins; and how many texts were begun.
-        self._start = self._begun = 0
+        # Where in the text the automaton's last text begins; and how often the text was changed.
+        self._start = self._changes = 0
         # How tokens of the text are drawn, once that is known and there is noise; and the copies
         # after the matches that are drawn so, once they are asked for.
         self._drawing: Drawing | None = None
@@ -109,7 +109,7 @@ class Suffix:
         self._prediction = Prediction(expected, tokens[-CONTEXT:]) if expected else None
         shared = common_prefix(self._text, tokens)
         consistent, self._consistent = self._consistent, False
-        self._begun += 1
+        self._changes += 1
         self._drawing = self._drawn = self._found = None
         grows = consistent and shared == len(self._text)
         if grows:
@@ -130,6 +130,7 @@ class Suffix:
     def forget(self) -> None:
         """Forget all texts that were written; those given before and the learnt chances stay."""
         self._consistent = False
+        self._changes += 1
         self._rebuild()
         self._earlier.forget()
         self._text = []
@@ -143,13 +144,16 @@ class Suffix:
         """What the tokens of a text were drawn from, by their places in it, as far as it is known.
 
         It is known of the text that was begun last, of what it has in common with this one. May be
-        called in any thread: where another text is begun meanwhile, nothing is known.
+        called in any thread: where the drafter's text is changed meanwhile, nothing is known.
         """
-        known, start, begun = DrawnFrom(), self._start, self._begun
-        behind = len(self._automaton.tokens) - len(self._text)
-        shared = common_prefix(self._text, text)
+        known, changes = DrawnFrom(), self._changes
+        if not self._consistent:
+            return known
+        own, start = self._text[:], self._start
+        shared = common_prefix(own, text)
+        behind = len(self._automaton.tokens) - len(own)
         known.extend(start, self._drawn_from.part(behind + start, behind + shared))
-        return known if self._consistent and begun == self._begun else DrawnFrom()
+        return known if changes == self._changes else DrawnFrom()
 
     def propose(self, limit: Limit) -> Draft:
         """Copy up to `limit.depth` tokens."""
@@ -172,6 +176,7 @@ class Suffix:
     def observe(self, outcome: Outcome) -> None:
         """Append the committed tokens, and learn whether it would have copied each of them."""
         self._consistent = False
+        self._changes += 1
         for number, token in enumerate(outcome.tokens):
             self._learn(token)
             self._drawn = self._found = None

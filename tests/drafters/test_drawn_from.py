@@ -1,7 +1,10 @@
 """What is known of the tokens of a text goes along with it into the texts that all copy from."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
+from threading import Event
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -9,6 +12,7 @@ from fakes.drawn_copies import Told, either, told
 from fakes.indexed import indexed
 
 from localspec.drafters import earlier_texts, suffix
+from localspec.drafters.drawn_copy import DrawnFrom
 from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.suffix import Suffix
 from localspec.sampling.distribution import Distribution
@@ -78,23 +82,83 @@ def test_nothing_is_known_of_a_text_that_a_drafter_does_not_have() -> None:
     assert not known([3, 4]) and not writer.drawn_from(text)
 
 
-def test_where_another_text_is_begun_meanwhile_nothing_is_known() -> None:
+CHANGES: dict[str, Callable[[Suffix], object]] = {
+    "begun": lambda drafter: drafter.begin([3, 4, 5, 6]),
+    "written": lambda drafter: written_by(drafter, 30, 1),
+    "forgotten": Suffix.forget,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_where_the_text_is_changed_meanwhile_nothing_is_known(change: str) -> None:
     """As by another thread, once it has been found out how much of the text is the drafter's."""
     [writer, _] = told().writers
     writer.begin([1, 2])
     text = [1, 2, *written_by(writer, 10, 5)]
 
-    def begun_meanwhile(*texts: Sequence[int]) -> int:
+    def changed_meanwhile(*texts: Sequence[int]) -> int:
         shared = common_prefix(*texts)
         with patch.object(suffix, "common_prefix", common_prefix):
-            writer.begin([3, 4, 5, 6])
+            CHANGES[change](writer)
         return shared
 
-    with patch.object(suffix, "common_prefix", begun_meanwhile):
+    with patch.object(suffix, "common_prefix", changed_meanwhile):
         assert not writer.drawn_from(text)
     writer.begin(text)
     text += written_by(writer, 15, 5)
     assert writer.drawn_from(text)
+
+
+def test_where_the_text_is_cut_off_while_it_is_compared_nothing_is_known() -> None:
+    [writer, _] = told().writers
+    writer.begin([1, 2])
+
+    class Slow(list[int]):
+        """Another thread begins a text while some tokens of this one are looked up."""
+
+        def __getitem__(self, place: Any) -> Any:
+            if isinstance(place, slice):
+                writer.begin([1])
+            return super().__getitem__(place)
+
+    text = Slow([1, 2, *written_by(writer, 10, 5)[:-1], 99])
+    assert not writer.drawn_from(text)
+
+
+def test_while_another_text_is_being_begun_nothing_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ends when that has been begun."""
+    [writer, _] = told().writers
+    writer.begin(prompt := [*range(1000, 1100)])
+    text = prompt + written_by(writer, 2000, 50)
+    asked, begun = Event(), Event()
+
+    def slow(*texts: Sequence[int]) -> int:
+        shared = common_prefix(*texts)
+        asked.set()
+        assert begun.wait(60)
+        return shared
+
+    def ask() -> DrawnFrom:
+        try:
+            return writer.drawn_from(text)
+        finally:
+            asked.set()
+
+    with ThreadPoolExecutor(1) as other:
+        find_matches, known = writer._find_matches, list[Future[DrawnFrom]]()
+
+        def halfway(tokens: Sequence[int]) -> None:
+            monkeypatch.setattr(suffix, "common_prefix", slow)
+            known.append(other.submit(ask))
+            assert asked.wait(60)
+            find_matches(tokens)
+
+        monkeypatch.setattr(writer, "_find_matches", halfway)
+        writer.begin([*prompt[:80], *[7] * 40])
+        begun.set()
+        assert not known[0].result()
 
 
 def test_after_an_interrupt_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

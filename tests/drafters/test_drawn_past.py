@@ -172,7 +172,7 @@ MISTAKES = {
         Suffix.drawn_from, "known.extend(start, ", "known.extend(start + 1, "
     ),
     "the places in the drafter's index where it has kept other texts": Edit(
-        Suffix.drawn_from, "len(self._automaton.tokens) - len(self._text)", "0"
+        Suffix.drawn_from, "len(self._automaton.tokens) - len(own)", "0"
     ),
     "nothing of what the texts were drawn from": Edit(
         EarlierTexts._with, "indexed.drawn_from.extend(len(index.tokens), part)", "pass"
