@@ -79,10 +79,12 @@ class Drawing(NamedTuple):
     """How a text draws tokens: its noise, and its temperature.
 
     temperature: None where that depends on the distribution; then it is what it was before.
+    adaptive: whether adaptive-p is on, whose distributions have no temperature.
     """
 
     noise: Noise
     temperature: float | None
+    adaptive: bool = False
 
     @classmethod
     def of(cls, sampler: Sampler) -> "Drawing | None":
@@ -92,7 +94,13 @@ class Drawing(NamedTuple):
             return None
         if params.is_greedy:
             return cls(randomness, 0.0)
-        return cls(randomness, None if params.dynatemp_range else params.temperature)
+        adaptive = params.stateful == "adaptive_p"
+        own = None if adaptive or params.dynatemp_range else params.temperature
+        return cls(randomness, own, adaptive)
+
+    def suits(self, choice: Distribution) -> bool:
+        """Whether adaptive-p has made of its logits here what it has made of them there."""
+        return choice.adaptive == self.adaptive
 
     def leader(self, choice: Distribution, position: int) -> tuple[int, float]:
         """The token drawn at a position, and its lead: in sums of score and noise, or scores."""
@@ -164,7 +172,7 @@ class DrawnCopy:
             self._ended = True
             return
         choice = self._drawn_from.choice_at(place)
-        if choice and self._survival >= self.least_survival:
+        if choice and self._survival >= self.least_survival and self._drawing.suits(choice):
             token, lead = self._drawing.leader(choice, self._position + len(self._tokens))
             table = self._rates.drawn[bisect_right(LEADS, lead)]
             if not self._tokens:

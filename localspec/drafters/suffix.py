@@ -131,7 +131,7 @@ class Suffix:
         """Forget all texts that were written; those given before and the learnt chances stay."""
         self._consistent = False
         self._changes += 1
-        self._rebuild()
+        self._start = self._rebuild()
         self._earlier.forget()
         self._text = []
         self._in_past = NOWHERE

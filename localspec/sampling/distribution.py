@@ -26,6 +26,7 @@ class Distribution:
     ids: (n,) token ids, or None when entry i is token i (the whole vocabulary).
     temperature: above 0.
     known: the block maxima of the logits, if they are known already.
+    adaptive: whether the logits are those of adaptive-p, and not a model's.
 
     Where `ids` is None, `logits` may be a view of a model's own buffer: use it before the next
     decode.
@@ -35,6 +36,7 @@ class Distribution:
     ids: NDArray[np.intp] | None = None
     temperature: float = 1.0
     known: BlockMaxima | None = field(default=None, compare=False, repr=False)
+    adaptive: bool = False
 
     def __len__(self) -> int:
         return self.logits.size
@@ -67,7 +69,7 @@ class Distribution:
         if row.count_beside(likely) > _MANY:
             logits, ids = row.largest(SHORTLIST)
             count = int(np.count_nonzero(logits >= likely))
-            return Distribution(logits[:count], ids[:count], self.temperature)
+            return self._with(logits[:count], ids[:count])
         return self._shortlist_of(*row.found(likely))
 
     def _shortlist_of(self, logits: NDArray[np.float32], ids: NDArray[np.intp]) -> "Distribution":
@@ -75,7 +77,11 @@ class Distribution:
         if ids.size > SHORTLIST:
             kept = (-logits).argpartition(SHORTLIST - 1)[:SHORTLIST]
             logits, ids = logits.take(kept), ids.take(kept)
-        return Distribution(logits, ids, self.temperature)
+        return self._with(logits, ids)
+
+    def _with(self, logits: NDArray[np.float32], ids: NDArray[np.intp]) -> "Distribution":
+        """Some of its tokens."""
+        return Distribution(logits, ids, self.temperature, adaptive=self.adaptive)
 
     def state_after(self, token: int) -> float | None:
         """The sampler's state after this token; None where it has none, or stays as it is."""

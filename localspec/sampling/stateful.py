@@ -89,7 +89,7 @@ def by_adaptive_p(left: Distribution, params: SamplingParams, state: float) -> D
     def move(chance: float) -> float:
         return decay * state + (1 - decay) * chance
 
-    return Stateful(logits, left.ids, chances=chances, move=move)
+    return Stateful(logits, left.ids, adaptive=True, chances=chances, move=move)
 
 
 def _up_to(row: BlockMaxima, temperature: float, bits: float) -> tuple[Row, Ids]:

@@ -180,6 +180,17 @@ def test_after_an_interrupt_nothing_is_known(monkeypatch: pytest.MonkeyPatch) ->
     assert [place for place in range(20) if known.choice_at(place)] == [7]
 
 
+def test_what_is_written_after_a_forget_is_known_from_its_beginning() -> None:
+    [writer, _] = told().writers
+    writer.begin(text := [*range(1000)])
+    written_by(writer, 5000, 10)
+    writer.begin([*text, 7])
+    writer.forget()
+    writer.begin([1, 2, 3])
+    known = writer.drawn_from([1, 2, 3, *written_by(writer, 7000, 20)])
+    assert [place for place in range(30) if known.choice_at(place)] == [*range(3, 23)]
+
+
 @pytest.mark.parametrize("context", [0, 3, 64])
 @pytest.mark.parametrize("most", [30, 16_384])
 def test_what_is_known_is_trimmed_with_the_texts(

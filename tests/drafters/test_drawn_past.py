@@ -1,6 +1,7 @@
 """Copies from texts that others wrote, drawn anew: what is known of them goes along with them."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 from unittest.mock import patch
@@ -238,6 +239,43 @@ def test_where_the_temperature_depends_on_the_distribution_it_is_the_old_one() -
     sampler = Sampler(SamplingParams(temperature=0.3, dynatemp_range=0.2), Noise(1))
     drawing = Drawing.of(sampler)
     assert drawing and drawing.leader(UNEVEN, 7) == Noise(1).leader(UNEVEN, 7)
+
+
+ADAPTIVE = SamplingParams(temperature=0.3, top_k=0, top_p=1.0, min_p=0.0, adaptive_target=0.3)
+
+
+def adapted(position: int) -> tuple[Sampler, Distribution, int]:
+    """Of a text with adaptive-p: a distribution at a position, and the token that is drawn."""
+    sampler = Sampler(ADAPTIVE, Noise(3))
+    prefix = replace(sampler.prefix([]), position=position)
+    found = sampler.sampled_once(np.array([0.0, 0.4, 0.3, 0.5], np.float32), prefix)
+    return sampler, found.shortlist(), sampler.sample(found, prefix)
+
+
+def test_a_text_with_adaptive_p_draws_from_what_that_makes_of_the_logits() -> None:
+    drawn = set[int]()
+    for position in range(40):
+        sampler, choice, token = adapted(position)
+        drawing = Drawing.of(sampler)
+        assert drawing and drawing.suits(choice) and not drawing.suits(UNEVEN)
+        assert drawing.leader(choice, position)[0] == token
+        drawn.add(token)
+    assert len(drawn) > 2
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_what_adaptive_p_made_of_the_logits_is_not_drawn_from_without_it(
+    temperature: float,
+) -> None:
+    """The token is copied as it is, and nothing is learnt of drawn ones."""
+    for seed in range(20):
+        _, choice, _ = adapted(seed)
+        assert len(choice) > 1
+        reader, limit = followed(choice, temperature, seed)
+        assert reader.propose(limit).tokens[:1] == [12]
+        before = [each.state for each in reader.rates.past_drawn]
+        reader.observe(Outcome([12], 1))
+        assert [each.state for each in reader.rates.past_drawn] == before
 
 
 def test_copies_of_others_have_chances_of_their_own() -> None:
