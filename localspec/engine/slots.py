@@ -1,5 +1,6 @@
 """Slots: the slots of an engine, and who uses them."""
 
+import sys
 import warnings
 from collections.abc import Callable
 from typing import TypeVar
@@ -238,9 +239,16 @@ class Slots:
 
     def _weak(self, user: _User, slot: Slot) -> ref[_User]:
         """A reference to the user of a slot, whose end frees the caches of a further slot."""
-        return ref(user, None if slot is self.own else self._leave_forgotten)
+        # While the interpreter is torn down nothing is freed, and modules are cleared, also `sys`.
+        is_finalizing = sys.is_finalizing
 
-    def _leave_forgotten(self, _user: object = None) -> None:
+        def leave_forgotten(_: object) -> None:
+            if not is_finalizing():
+                self._leave_forgotten()
+
+        return ref(user, None if slot is self.own else leave_forgotten)
+
+    def _leave_forgotten(self) -> None:
         # The garbage collector runs in the middle of anything, also of what the lock guards, and in
         # any thread, also in one for which the lock's owner waits.
         if not (self.scheduler.closed or self.lock.is_held or compute_thread.is_current()):

@@ -11,6 +11,7 @@ thread may leave locked for ever. Here all that a thread waits for is set by a s
 import _thread
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -68,7 +69,8 @@ def shielded(
     interrupt is raised when the call has ended. stop: called meanwhile, to end the call early.
     free: called with the result that an interrupt leaves to nobody.
     """
-    if threading.current_thread() is not threading.main_thread():
+    # A thread that is started while the interpreter is torn down never runs.
+    if sys.is_finalizing() or threading.current_thread() is not threading.main_thread():
         return call()
     task = Task(partial(copy_context().run, call), _start)
     try:

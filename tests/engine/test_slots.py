@@ -651,6 +651,29 @@ def test_a_forked_process_is_told_that_it_has_no_threads() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("user", ["localspec.Session(engine)", "engine.stream('a')"])
+def test_the_program_ends_where_users_were_forgotten(tiny_path: Path, user: str) -> None:
+    """In a module, which is cleared while the interpreter is torn down."""
+    code = """
+        import sys, types, localspec
+        from localspec.loading import places
+
+        places._place_beside = lambda *_: None  # each text has a cache of its own
+        engine = localspec.load(sys.argv[1], "none", context=128, threads=1)
+        sys.modules["other"] = other = types.ModuleType("other")
+        other.first, other.second = (eval(sys.argv[2]) for _ in range(2))
+        assert len(engine.slots.further) == 1
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tiny_path), user],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE * 3,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 class Streams(RuleBasedStateMachine):
     """Streams of one thread are begun, read, closed and forgotten in any order."""
 

@@ -3,6 +3,7 @@
 import _thread
 import ctypes
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -61,6 +62,14 @@ def test_an_interrupt_anywhere_leaves_nothing_to_nobody(monkeypatch: pytest.Monk
         assert sorted(freed + kept) == made, place
         places += 1
     assert places > 10 and kept and freed
+
+
+def test_no_thread_is_waited_for_while_the_interpreter_is_torn_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert shielded(threading.get_ident) != threading.get_ident()
+    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+    assert shielded(threading.get_ident) == threading.get_ident()
 
 
 class MainThreadLines(deque[str]):
