@@ -82,7 +82,7 @@ def shielded(
 
 
 def _start(work: _Work) -> None:
-    """Do some work in a new thread."""
+    """Do some work in a new thread; where none can be started, as at the exit, do it here."""
 
     def do() -> None:
         ident = threading.get_ident()
@@ -92,7 +92,10 @@ def _start(work: _Work) -> None:
         finally:
             _idents.discard(ident)
 
-    _thread.start_new_thread(do, ())
+    try:
+        _thread.start_new_thread(do, ())
+    except RuntimeError:
+        work()
 
 
 class OwnThread(Executor):

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 import pytest
 from fakes.generate_runs import posix
@@ -70,6 +71,22 @@ def test_no_thread_is_waited_for_while_the_interpreter_is_torn_down(
     assert shielded(threading.get_ident) != threading.get_ident()
     monkeypatch.setattr(sys, "is_finalizing", lambda: True)
     assert shielded(threading.get_ident) == threading.get_ident()
+
+
+def test_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from Python 3.12 on at the exit; a process may have as many as it is allowed."""
+    start, tries = _thread.start_new_thread, list[int]()
+
+    def refused(*arguments: Any) -> None:
+        tries.append(1)
+        if len(tries) > 3:
+            start(*arguments)
+        else:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_thread, "start_new_thread", refused)
+    assert shielded(threading.get_ident) == threading.get_ident()
+    assert len(tries) == 1
 
 
 class MainThreadLines(deque[str]):
