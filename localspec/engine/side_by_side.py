@@ -1,10 +1,12 @@
 """Side by side: several texts, each in a thread of its own."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
+from functools import partial
+from threading import Thread
 from typing import TypeVar
 
-from localspec.llama.compute_thread import shielded
+from localspec.llama.compute_thread import Task, shielded
 from localspec.utils.stop_flag import StopFlag
 
 _Prompt = TypeVar("_Prompt")
@@ -32,7 +34,13 @@ def side_by_side(
         return stop.is_set() or cancelled()
 
     # A pool that is interrupted while it starts a thread does not wait for that.
-    return shielded(lambda: _written(prompts, write, stopped, stop), stop=stop.set)
+    writing = Task(partial(_written, prompts, write, stopped, stop), _start)
+    return shielded(writing.result, stop=stop.set)
+
+
+def _start(work: Callable[[], object]) -> None:
+    # A thread that `threading` knows, as those that start others are asked for there.
+    Thread(target=work, name="localspec-texts", daemon=False).start()
 
 
 def _written(
@@ -41,9 +49,14 @@ def _written(
     stopped: Callable[[], bool],
     stop: StopFlag,
 ) -> list[_Result]:
+    def begin(prompt: _Prompt) -> _Result:
+        if stop.is_set():
+            raise CancelledError  # so that the texts behind it are cancelled at once
+        return write(prompt, stopped)
+
     with ThreadPoolExecutor(min(len(prompts), AT_ONCE), "localspec-text") as pool:
         try:
-            texts = [pool.submit(write, prompt, stopped) for prompt in prompts]
+            texts = [pool.submit(begin, prompt) for prompt in prompts]
             ended = wait(texts, return_when=FIRST_EXCEPTION).done
             for text in ended:
                 text.result()  # raises the error of the text

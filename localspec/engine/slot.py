@@ -190,6 +190,7 @@ class Slot:
         self, tokens: Sequence[int], settings: GenerationConfig, stats: Stats
     ) -> Generation:
         """A generation that was cancelled before it began; it never uses the slot's caches."""
+        stats.prompt_tokens = len(tokens)
         sampler = self.sampler(settings, len(tokens))
         policy = FixedDepth((), 0)
         loop = Decoder(self.target, policy, settings.verification, sampler, list(tokens), stats)

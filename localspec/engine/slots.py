@@ -142,16 +142,17 @@ class Slots:
         """Lend a slot to one text, which gives it back, or lets `leave_at_end` do it.
 
         The lock is held. Where there is no room for another slot, wait until a text has ended.
-        cancelled: whether to give up waiting; then there is no slot. Raises ModelLoadError if there
-        is no room, and no other text that goes on.
+        cancelled: whether the text needs none any more; then there is no slot. Raises
+        ModelLoadError if there is no room, and no other text that goes on.
         """
         while True:
             self.scheduler.require_open()
+            if cancelled():
+                return None
             try:
                 slot = self._free_slot()
             except (ModelLoadError, InvalidValueError) as error:
-                if not self._wait_for_end(error, cancelled):
-                    return None
+                self._wait_for_end(error, cancelled)
                 continue
             slot.scheduled.begin()
             loan = SlotLoan(slot, self._leave_unused, is_text=True)
@@ -299,17 +300,16 @@ class Slots:
         if slot.loaded.runtime.threads_of(slot.target.model) > 1:
             compute_thread.start()
 
-    def _wait_for_end(self, no_room: LocalspecError, cancelled: Callable[[], bool]) -> bool:
-        """Wait until a slot is given back; False if cancelled.
+    def _wait_for_end(self, no_room: LocalspecError, cancelled: Callable[[], bool]) -> None:
+        """Wait until a slot is given back, or the text is cancelled.
 
         Raises `no_room` if no text goes on, LocalspecError in a step, for which others may wait.
         """
         further = len(self.further)
         while len(self.further) >= further and not any(map(self._is_unused, self.all)):
             if cancelled():
-                return False
+                return
             if not any(each.scheduled.goes_on(_READER_AWAY) for each in self._with_text):
                 raise no_room
             self.scheduler.require_no_step("room for another text cannot be waited for")
             self.scheduler.wait(_LOOK_EVERY)
-        return True

@@ -70,7 +70,7 @@ def shielded(
     free: called with the result that an interrupt leaves to nobody.
     """
     # A thread that is started while the interpreter is torn down never runs.
-    if sys.is_finalizing() or threading.current_thread() is not threading.main_thread():
+    if sys.is_finalizing() or threading.get_ident() != threading.main_thread().ident:
         return call()
     task = Task(partial(copy_context().run, call), _start)
     try:
@@ -82,7 +82,7 @@ def shielded(
 
 
 def _start(work: _Work) -> None:
-    """Do some work in a new thread; where none can be started, as at the exit, do it here."""
+    """Do some work in a new thread."""
 
     def do() -> None:
         ident = threading.get_ident()
@@ -92,10 +92,7 @@ def _start(work: _Work) -> None:
         finally:
             _idents.discard(ident)
 
-    try:
-        _thread.start_new_thread(do, ())
-    except RuntimeError:
-        work()
+    _thread.start_new_thread(do, ())
 
 
 class OwnThread(Executor):
@@ -205,8 +202,11 @@ class Task(Generic[_Result]):
         self._error: BaseException | None = None
 
     def submit(self) -> None:
-        """Let the thread run it; where that has ended, run it here."""
-        self._start(self.run)
+        """Let the thread run it; where that has ended, or cannot be started, run it here."""
+        try:
+            self._start(self.run)
+        except RuntimeError:
+            self.run()
 
     def wait(
         self,

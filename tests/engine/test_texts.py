@@ -4,9 +4,12 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
+from fakes.generate_runs import posix
+from fakes.interrupts import one_interrupt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +19,7 @@ from localspec.conversation.session import Session
 from localspec.engine import side_by_side
 from localspec.engine.engine import Engine, load
 from localspec.engine.prompt import TextPrompt
+from localspec.engine.slots import Slots
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.llama.model import Model
 
@@ -201,6 +205,56 @@ def test_an_error_ends_the_others(engine: Engine) -> None:
     with pytest.raises(BrokenError):
         side_by_side.side_by_side([str(n) for n in range(100)], write, lambda: False)
     assert len(began) <= 2 * side_by_side.AT_ONCE
+
+
+@posix
+def test_an_interrupt_begins_no_other_text() -> None:
+    began = list[str]()
+
+    def write(prompt: str, stopped: Any) -> None:
+        began.append(prompt)
+        if len(began) == side_by_side.AT_ONCE:
+            interrupt(stopped)
+        while not stopped():
+            sleep(0.001)
+
+    with one_interrupt() as interrupt, pytest.raises(KeyboardInterrupt):
+        side_by_side.side_by_side([str(n) for n in range(100)], write, lambda: False)
+    assert len(began) == side_by_side.AT_ONCE
+
+
+def test_threads_of_a_list_are_no_daemons_and_end() -> None:
+    before = threading.enumerate()
+
+    def write(prompt: str, _: Any) -> bool:
+        return threading.current_thread().daemon
+
+    assert side_by_side.side_by_side(["a", "b"], write, lambda: False) == [False, False]
+    assert threading.enumerate() == before
+
+
+def test_an_error_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, tries = threading.Thread.start, list[int]()
+
+    def refused(thread: threading.Thread) -> None:
+        tries.append(1)
+        if len(tries) > 3:
+            start(thread)
+        else:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(RuntimeError, match="new thread"):
+        side_by_side.side_by_side(["a", "b"], lambda each, _: each, lambda: False)
+
+
+def test_a_cancelled_text_uses_no_slot(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancel = threading.Event()
+    cancel.set()
+    monkeypatch.delattr(Slots, "_free_slot")
+    found = engine.generate("a", cancel=cancel, **OPTIONS)
+    assert (found.text, found.stop_reason) == ("", "cancelled")
+    assert found.stats.prompt_tokens == len(engine.tokenize("a"))
 
 
 def test_no_interrupt_comes_into_the_start_of_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,13 @@
 """Ctrl-C at one place after the other: wherever Python looks for signals, each place once."""
 
 import dis
+import gc
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import sleep
 from types import CodeType, FrameType
 from typing import Any
 
@@ -73,18 +77,51 @@ def operations(code: CodeType) -> dict[int, str]:
 
 
 def each_interrupt(work: Callable[[], object], files: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-    """Call `work` with an interrupt at each place of these files; yields each place afterwards."""
+    """Call `work` with an interrupt at each place of these files; yields each place afterwards.
+
+    Meanwhile no garbage is collected: finalizers of what other tests have left swallow interrupts.
+    """
     number = 1
-    while True:
-        interrupter = Interrupter(number, files)
-        thread = threading.Thread(target=interrupter.run, args=(work,), daemon=True)
-        thread.start()
-        thread.join(30)
-        assert not thread.is_alive(), interrupter.place
-        if interrupter.place is None:
-            if interrupter.error:
-                raise interrupter.error
-            return
-        assert isinstance(interrupter.error, KeyboardInterrupt), interrupter.place
-        yield interrupter.place
-        number += 1
+    gc.collect()
+    gc.disable()
+    try:
+        while True:
+            interrupter = Interrupter(number, files)
+            thread = threading.Thread(target=interrupter.run, args=(work,), daemon=True)
+            thread.start()
+            thread.join(30)
+            assert not thread.is_alive(), interrupter.place
+            if interrupter.place is None:
+                if interrupter.error:
+                    raise interrupter.error
+                return
+            assert isinstance(interrupter.error, KeyboardInterrupt), interrupter.place
+            yield interrupter.place
+            number += 1
+    finally:
+        gc.enable()
+
+
+@contextmanager
+def one_interrupt() -> Iterator[Callable[[Callable[[], object]], None]]:
+    """Yields what sends SIGINT to the main thread until something holds: once it is an interrupt.
+
+    One signal is not enough: where it comes right before the main thread begins to wait for a lock,
+    Python looks at it behind the wait.
+    """
+    interrupts = iter([KeyboardInterrupt()])
+
+    def handle(*_: object) -> None:
+        for each in interrupts:
+            raise each
+
+    def send(until: Callable[[], object]) -> None:
+        while not until():
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            sleep(0.01)
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield send
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -2,18 +2,16 @@
 
 import _thread
 import ctypes
-import signal
 import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import pytest
 from fakes.generate_runs import posix
-from fakes.interrupts import each_interrupt
+from fakes.interrupts import each_interrupt, one_interrupt
 
 import localspec
 from localspec.llama import library
@@ -36,12 +34,10 @@ def test_an_interrupt_ends_the_call_and_frees_its_result() -> None:
     ends, freed = list[bool](), list[int]()
 
     def call() -> int:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        while not ends:
-            sleep(0.001)
+        interrupt(lambda: ends)
         return 7
 
-    with pytest.raises(KeyboardInterrupt):
+    with one_interrupt() as interrupt, pytest.raises(KeyboardInterrupt):
         shielded(call, stop=lambda: ends.append(True), free=freed.append)
     assert freed == [7]
 
@@ -71,6 +67,12 @@ def test_no_thread_is_waited_for_while_the_interpreter_is_torn_down(
     assert shielded(threading.get_ident) != threading.get_ident()
     monkeypatch.setattr(sys, "is_finalizing", lambda: True)
     assert shielded(threading.get_ident) == threading.get_ident()
+
+
+def test_it_leaves_no_dummy_thread() -> None:
+    before = threading.enumerate()
+    assert shielded(lambda: shielded(lambda: 7)) == 7
+    assert threading.enumerate() == before
 
 
 def test_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
