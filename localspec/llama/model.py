@@ -365,8 +365,12 @@ class Model(Closing):
         """Free the weights. Contexts of this model must be closed before."""
         if self.projector:
             self.projector.close()
-        with self._counting:
-            handle, self._handle = self._handle, None
+        handle = None
+        try:
+            with self._counting:
+                handle, self._handle = self._handle, None
+        finally:
+            # Not under the lock: a signal's handler may close it meanwhile, in the same thread.
             if handle:
                 shielded(partial(llama_cpp.llama_model_free, handle))
         if self.thread:

@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import llama_cpp
 import pytest
+from fakes.company import PATIENCE
 from fakes.generate_runs import posix
 from fakes.interrupts import each_interrupt, one_interrupt
 
 import localspec
 from localspec.llama import library
 from localspec.llama.compute_thread import shielded
+from localspec.llama.model import Model
 from localspec.utils.progress import watched
 
 # Logged at the beginning of a call that takes microseconds, where snapshots are restored.
@@ -89,6 +92,25 @@ def test_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(_thread, "start_new_thread", refused)
     assert shielded(threading.get_ident) == threading.get_ident()
     assert len(tries) == 1
+
+
+def test_a_model_may_be_closed_while_it_is_freed(
+    target_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a signal's handler, which runs while the main thread waits."""
+    free, closed = llama_cpp.llama_model_free, list[bool]()
+
+    def closed_again(handle: object) -> None:
+        closing = threading.Thread(target=model.close, daemon=True)
+        closing.start()
+        closing.join(PATIENCE)
+        closed.append(not closing.is_alive())
+        free(handle)
+
+    model = Model(target_path)
+    monkeypatch.setattr(llama_cpp, "llama_model_free", closed_again)
+    model.close()
+    assert closed == [True]
 
 
 class MainThreadLines(deque[str]):
