@@ -63,8 +63,7 @@ def _interrupt_main() -> None:
 
 def exit_at_once(_signal: int, _frame: object) -> None:
     """End the program at the first Ctrl-C; for the time before there is anything to keep."""
-    # While models load, Python runs only inside the library's callbacks, where an exception is
-    # printed and then ignored.
+    # While models load, an exception would be raised only when the library has returned.
     erase_status_line()
     os._exit(INTERRUPTED)
 

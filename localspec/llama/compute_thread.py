@@ -19,6 +19,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
+from time import sleep
 from typing import Any, Generic, TypeVar
 from weakref import finalize
 
@@ -27,6 +28,9 @@ from localspec.llama import openmp
 _Result = TypeVar("_Result")
 _Work = Callable[[], object]
 _threads: list["OwnThread"] = []
+# There Ctrl-C does not end a wait for a lock, but a sleep.
+_LOOKS_FOR_END = sys.platform == "win32"
+_LOOK_EVERY = 0.002
 # Those of all threads that compute.
 _idents: set[int] = set()
 
@@ -72,7 +76,7 @@ def shielded(
     # A thread that is started while the interpreter is torn down never runs.
     if sys.is_finalizing() or threading.get_ident() != threading.main_thread().ident:
         return call()
-    task = Task(partial(copy_context().run, call), _start)
+    task = Task(partial(copy_context().run, call), _start, looks_for_end=_LOOKS_FOR_END)
     try:
         return task.result(stop)
     except BaseException:
@@ -190,13 +194,21 @@ class _Works:
 class Task(Generic[_Result]):
     """A computation in a thread, which runs once although it may be submitted twice.
 
-    start: lets a thread run something. found: the result, once it has ended without an error.
+    start: lets a thread run something. looks_for_end: again and again, instead of a wait that only
+    the end of the computation ends. found: the result, once it has ended without an error.
     """
 
-    def __init__(self, compute: Callable[[], _Result], start: Callable[[_Work], object]) -> None:
+    def __init__(
+        self,
+        compute: Callable[[], _Result],
+        start: Callable[[_Work], object],
+        *,
+        looks_for_end: bool = False,
+    ) -> None:
         self._ended = threading.Lock()
         self._ended.acquire()
         self._compute, self._start = compute, start
+        self._looks_for_end = looks_for_end
         self._has_begun = False
         self.found: list[_Result] = []
         self._error: BaseException | None = None
@@ -225,6 +237,8 @@ class Task(Generic[_Result]):
                     stop()
                 if self._ended.locked():
                     self.submit()
+                    while self._looks_for_end and self._ended.locked():
+                        sleep(_LOOK_EVERY)
                     with self._ended:
                         pass
                 break

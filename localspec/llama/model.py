@@ -382,8 +382,7 @@ class _LoadProgress:
 
     def __init__(self, name: str, check: Callable[[], None]) -> None:
         self.raised: BaseException | None = None
-        self._ends = False
-        self._check = check
+        self._check, self._ends = check, False
         self._action = f"loading {name}"
         self.callback = llama_cpp.llama_progress_callback(self._report)
 

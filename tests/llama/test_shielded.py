@@ -16,7 +16,7 @@ from fakes.generate_runs import posix
 from fakes.interrupts import each_interrupt, one_interrupt
 
 import localspec
-from localspec.llama import library
+from localspec.llama import compute_thread, library
 from localspec.llama.compute_thread import shielded
 from localspec.llama.model import Model
 from localspec.utils.progress import watched
@@ -43,6 +43,21 @@ def test_an_interrupt_ends_the_call_and_frees_its_result() -> None:
     with one_interrupt() as interrupt, pytest.raises(KeyboardInterrupt):
         shielded(call, stop=lambda: ends.append(True), free=freed.append)
     assert freed == [7]
+
+
+def test_an_interrupt_that_ends_no_wait_for_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows."""
+    monkeypatch.setattr(compute_thread, "_LOOKS_FOR_END", True)
+    stopped = threading.Event()
+
+    def call() -> bool:
+        _thread.interrupt_main()
+        return stopped.wait(PATIENCE)
+
+    ends = list[bool]()
+    with pytest.raises(KeyboardInterrupt):
+        shielded(call, stop=stopped.set, free=ends.append)
+    assert ends == [True]
 
 
 def test_an_interrupt_anywhere_leaves_nothing_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
