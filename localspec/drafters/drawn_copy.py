@@ -49,10 +49,14 @@ class DrawnFrom:
         self._has_choice |= not is_sure
 
     def extend(self, place: int, part: "DrawnFrom") -> None:
-        """Add a part from a place on, which lies behind those added before."""
-        self._reach(place)
-        self._known += part._known
-        self._has_choice |= part._has_choice
+        """Add a part from a place on, which lies behind those added before.
+
+        A text at temperature 0 never had a choice, however unsure the target was: nothing is known.
+        """
+        if part:
+            self._reach(place)
+            self._known += part._known
+            self._has_choice = True
 
     def part(self, first: int, after: int) -> "DrawnFrom":
         """The places from `first` to `after`, which count from 0."""

@@ -223,3 +223,19 @@ def test_what_is_known_is_trimmed_with_the_texts(
         seen |= inside
         assert len(earlier.up_to_date().drawn_from._known) <= 4 + 300
     assert trimmed > 20
+
+
+def test_of_a_text_without_any_choice_it_is_not_known_that_the_target_was_sure() -> None:
+    """At temperature 0 one token is likely everywhere."""
+
+    def part(*choices: Distribution) -> DrawnFrom:
+        known = DrawnFrom()
+        for place, choice in enumerate(choices):
+            known.add(place, choice)
+        return known
+
+    index = DrawnFrom()
+    index.extend(2, part(either(5), either(6)))
+    index.extend(6, part(either(5), either(1, 2)))
+    assert [place for place in range(9) if index.was_sure(place)] == [6]
+    assert [place for place in range(9) if index.choice_at(place)] == [7]
