@@ -19,7 +19,6 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
-from time import sleep
 from typing import Any, Generic, TypeVar
 from weakref import finalize
 
@@ -28,9 +27,8 @@ from localspec.llama import openmp
 _Result = TypeVar("_Result")
 _Work = Callable[[], object]
 _threads: list["OwnThread"] = []
-# There Ctrl-C does not end a wait for a lock, but a sleep.
-_LOOKS_FOR_END = sys.platform == "win32"
-_LOOK_EVERY = 0.002
+# In seconds. Ctrl-C ends no wait for a lock on Windows, and elsewhere none that begins just then.
+_LOOK_EVERY = 0.1
 # Those of all threads that compute.
 _idents: set[int] = set()
 
@@ -76,7 +74,7 @@ def shielded(
     # A thread that is started while the interpreter is torn down never runs.
     if sys.is_finalizing() or threading.get_ident() != threading.main_thread().ident:
         return call()
-    task = Task(partial(copy_context().run, call), _start, looks_for_end=_LOOKS_FOR_END)
+    task = Task(partial(copy_context().run, call), _start)
     try:
         return task.result(stop)
     except BaseException:
@@ -194,22 +192,15 @@ class _Works:
 class Task(Generic[_Result]):
     """A computation in a thread, which runs once although it may be submitted twice.
 
-    start: lets a thread run something. looks_for_end: again and again, instead of a wait that only
-    the end of the computation ends. found: the result, once it has ended without an error.
+    start: lets a thread run something. found: the result, once it has ended without an error.
     """
 
-    def __init__(
-        self,
-        compute: Callable[[], _Result],
-        start: Callable[[_Work], object],
-        *,
-        looks_for_end: bool = False,
-    ) -> None:
-        self._ended = threading.Lock()
-        self._ended.acquire()
+    def __init__(self, compute: Callable[[], _Result], start: Callable[[_Work], object]) -> None:
+        # Held until the end, and maybe by who waited for that: what tells is `_is_over`.
+        self._end = threading.Lock()
+        self._end.acquire()
         self._compute, self._start = compute, start
-        self._looks_for_end = looks_for_end
-        self._has_begun = False
+        self._has_begun = self._is_over = False
         self.found: list[_Result] = []
         self._error: BaseException | None = None
 
@@ -235,12 +226,10 @@ class Task(Generic[_Result]):
                 before()
                 if interrupt is not None:
                     stop()
-                if self._ended.locked():
+                if not self._is_over:
                     self.submit()
-                    while self._looks_for_end and self._ended.locked():
-                        sleep(_LOOK_EVERY)
-                    with self._ended:
-                        pass
+                while not self._is_over:
+                    self._end.acquire(timeout=_LOOK_EVERY)
                 break
             except BaseException as raised:
                 interrupt = raised
@@ -258,7 +247,8 @@ class Task(Generic[_Result]):
         except BaseException as error:
             self._error = error
         finally:
-            self._ended.release()
+            self._is_over = True
+            self._end.release()
 
     def result(self, stop: Callable[[], object] = lambda: None) -> _Result:
         """Wait for the result; raises what the computation raised. stop: as of `wait`."""
