@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from weakref import ref
 
 from localspec.control.explanation import Explain
@@ -224,7 +225,7 @@ class Slot:
         """Let other texts copy from one that has ended."""
         if not text.is_kept:
             text.is_kept = True
-            self.loaded.drafter_set.keep(text.prompt, (token.id for token in text.tokens))
+            self.loaded.drafter_set.keep(text.prompt, map(attrgetter("id"), text.tokens))
 
     def replace_models(self, loaded: LoadedModels) -> None:
         """Use other models or drafters; the caller has closed the ones before."""

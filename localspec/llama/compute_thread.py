@@ -23,6 +23,7 @@ from typing import Any, Generic, TypeVar
 from weakref import finalize
 
 from localspec.llama import openmp
+from localspec.utils.host_memory import address_space
 
 _Result = TypeVar("_Result")
 _Work = Callable[[], object]
@@ -71,8 +72,10 @@ def shielded(
     interrupt is raised when the call has ended. stop: called meanwhile, to end the call early.
     free: called with the result that an interrupt leaves to nobody.
     """
-    # A thread that is started while the interpreter is torn down never runs.
-    if sys.is_finalizing() or threading.get_ident() != threading.main_thread().ident:
+    in_main_thread = threading.get_ident() == threading.main_thread().ident
+    # A thread that is started while the interpreter is torn down never runs; and one takes tens of
+    # megabytes of addresses, which `ulimit -v` may not leave.
+    if sys.is_finalizing() or not in_main_thread or address_space() is not None:
         return call()
     task = Task(partial(copy_context().run, call), _start)
     try:

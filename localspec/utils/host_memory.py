@@ -47,11 +47,15 @@ def _left(group: Path, read_files: int) -> int | None:
     return most - used + max(0, int(stat.get("inactive_file", 0)) - read_files)
 
 
+def address_space() -> int | None:
+    """Return how many bytes of addresses this process may have (`ulimit -v`); None: any number."""
+    if sys.platform == "win32":
+        return None
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if most == resource.RLIM_INFINITY else most
+
+
 def _process() -> list[int]:
     """Return what is free within `ulimit -v`, if that is set."""
-    if sys.platform == "win32":
-        return []
-    most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if most == resource.RLIM_INFINITY:
-        return []
-    return [most - psutil.Process().memory_info().vms]
+    most = address_space()
+    return [] if most is None else [most - psutil.Process().memory_info().vms]

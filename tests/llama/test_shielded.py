@@ -16,7 +16,7 @@ from fakes.generate_runs import posix
 from fakes.interrupts import each_interrupt, one_interrupt
 
 import localspec
-from localspec.llama import library
+from localspec.llama import compute_thread, library
 from localspec.llama.compute_thread import shielded
 from localspec.llama.model import Model
 from localspec.utils.progress import watched
@@ -165,3 +165,10 @@ def test_a_watcher_sees_the_loading_that_it_asked_for(target_path: Path) -> None
     ):
         pass
     assert f"loading {target_path.name}" in seen
+
+
+@posix
+def test_no_thread_is_started_where_addresses_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by `ulimit -v`: a thread takes many."""
+    monkeypatch.setattr(compute_thread, "address_space", lambda: 2**30)
+    assert shielded(threading.get_ident) == threading.get_ident()

@@ -113,5 +113,5 @@ def test_auto_starts_from_it(target_path: Path, drafter_path: Path, tmp_path: Pa
         engine.generate("def f", temperature=0.8, **options)
         assert engine.plan_ignored is None
         greedy, sampled = engine.slots.own.loaded.policies._adaptive.values()
-    [[plain], [informed]] = greedy.candidates, sampled.candidates
+    [[_, plain], [_, informed]] = greedy.candidates, sampled.candidates
     assert informed.acceptance_rates.pooled == 0.125 < plain.acceptance_rates.pooled

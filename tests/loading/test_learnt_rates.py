@@ -71,7 +71,7 @@ def test_the_next_run_starts_from_what_was_learnt(pair: tuple[Path, Path], end: 
     target, drafter = pair
     with load(target, drafter, threads=1, context=256) as engine:
         engine.generate("def f", seed=1, temperature=0.8, max_tokens=1)
-        [candidate] = policy_of(engine).candidates
+        [_, candidate] = policy_of(engine).candidates
         for right in (True, True, False, True) * 10:
             candidate.learn([5], [5 if right else 6])
         if end == "switch":
@@ -80,7 +80,7 @@ def test_the_next_run_starts_from_what_was_learnt(pair: tuple[Path, Path], end: 
     assert rate == 0.75
     with load(target, drafter, threads=1, context=256) as engine:
         engine.generate("def f", seed=1, temperature=0.8, max_tokens=1)
-        [candidate] = policy_of(engine).candidates
+        [_, candidate] = policy_of(engine).candidates
         assert candidate.acceptance_rates.pooled == pytest.approx(rate)
         [expected] = candidate.acceptance_rates.chances(1)
         assert expected == pytest.approx(rate)
@@ -91,7 +91,7 @@ def test_texts_with_xtc_have_rates_of_their_own_which_are_not_kept(
 ) -> None:
     def learn(right: bool, **options: float) -> None:
         engine.generate("def f", seed=1, temperature=0.8, max_tokens=1, **options)
-        [candidate] = list(engine.slots.own.loaded.policies._adaptive.values())[-1].candidates
+        [_, candidate] = list(engine.slots.own.loaded.policies._adaptive.values())[-1].candidates
         for _ in range(40):
             candidate.learn([5], [5 if right else 6])
 
@@ -107,7 +107,7 @@ def test_texts_with_xtc_have_rates_of_their_own_which_are_not_kept(
 def test_nothing_is_kept_of_texts_with_other_rotations(pair: tuple[Path, Path]) -> None:
     with load(*pair, threads=1, context=256, rope_scale=2) as engine:
         engine.generate("def f", seed=1, temperature=0.8, max_tokens=1)
-        [candidate] = policy_of(engine).candidates
+        [_, candidate] = policy_of(engine).candidates
         for _ in range(40):
             candidate.learn([5], [6])
     assert find(pair) is None
