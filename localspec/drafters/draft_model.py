@@ -16,6 +16,17 @@ from localspec.utils.tokens import common_prefix
 END_TOKENS = 64
 
 
+def end_backlog(lacking: int, *, is_unread: bool, leaves_out: bool) -> int | None:
+    """How much a drafter must read to draft from the end of its text; None: it reads all of it.
+
+    lacking: the tokens that it has yet to read of the text, or of the end that it has chosen.
+    is_unread: whether it has read none since the text began. leaves_out: whether it has chosen.
+    """
+    if is_unread and lacking >= 2 * END_TOKENS:
+        return END_TOKENS
+    return lacking if leaves_out else None
+
+
 class Cache(Cached, Protocol):
     """The text in the KV cache of the drafter's model."""
 
@@ -200,9 +211,8 @@ class DraftModel:
 
     def _end(self) -> int | None:
         lacking = len(self._text) - self._cached
-        if self._prompt_is_unread and lacking >= 2 * END_TOKENS:
-            return END_TOKENS
-        return lacking if self._left_out else None
+        unread, leaves_out = self._prompt_is_unread, bool(self._left_out)
+        return end_backlog(lacking, is_unread=unread, leaves_out=leaves_out)
 
     def _choose_part(self, *, from_end: bool) -> None:
         """Leave out what is in front of the end of the text, or take it back if that has room."""

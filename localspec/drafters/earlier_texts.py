@@ -103,14 +103,19 @@ class EarlierTexts:
     @property
     def are_added(self) -> bool:
         """Whether texts that have ended are of use here."""
-        return len(self.readers) > 1 or self._writer is not None
+        return self.are_indexed or self._writer is not None
+
+    @property
+    def are_indexed(self) -> bool:
+        """Whether several drafters copy from texts that have ended: each knows its own."""
+        return len(self.readers) > 1
 
     def add(self, text: Sequence[int], drawn_from: DrawnFrom | None = None) -> None:
         """Add a text that has ended; it may go on from one that was added before.
 
         drawn_from: what its tokens were drawn from, by their places in it, as far as known.
         """
-        if len(self.readers) > 1:
+        if self.are_indexed:
             self._ended.append((text, DrawnFrom() if drawn_from is None else drawn_from))
         if self._writer:
             self._writer.put(text)

@@ -15,7 +15,7 @@ from typing import Unpack
 import numpy as np
 
 from localspec.control.pass_costs import WIDEST
-from localspec.drafters.draft_model import END_TOKENS
+from localspec.drafters.draft_model import end_backlog
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.forecast.answers import RecordedAnswer
@@ -250,9 +250,8 @@ class ReplayedDrafter:
         return self._length if self._leaves_out else self._length - self._read
 
     def _end(self) -> int | None:
-        if self._leaves_out:
-            return self._length - self._read
-        return None if self._has_read or self._length < 2 * END_TOKENS else END_TOKENS
+        unread, leaves_out = not self._has_read, self._leaves_out
+        return end_backlog(self._length - self._read, is_unread=unread, leaves_out=leaves_out)
 
     def _of(self, number: int) -> list[RecordedDraft]:
         """One draft per token of an answer; none where the recorded text had ended."""

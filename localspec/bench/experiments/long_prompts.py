@@ -23,7 +23,7 @@ from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import DrafterSeconds
 from localspec.control.pass_costs import PassCosts
 from localspec.control.row_budget import RowBudget
-from localspec.drafters.draft_model import END_TOKENS
+from localspec.drafters.draft_model import end_backlog
 from localspec.forecast.rounds import Rounds, Writer
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
@@ -91,9 +91,8 @@ class PromptReader:
         return self._text if self._leaves_out else self._text - self._read
 
     def _end(self) -> int | None:
-        if self._leaves_out:
-            return self._text - self._read
-        return None if self._has_read or self._text < 2 * END_TOKENS else END_TOKENS
+        unread, leaves_out = not self._has_read, self._leaves_out
+        return end_backlog(self._text - self._read, is_unread=unread, leaves_out=leaves_out)
 
 
 class _Text(Writer):
