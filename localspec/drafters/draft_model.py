@@ -216,7 +216,8 @@ class DraftModel:
 
     def _choose_part(self, *, from_end: bool) -> None:
         """Leave out what is in front of the end of the text, or take it back if that has room."""
-        if from_end and self._prompt_is_unread and self._end() == END_TOKENS:
+        lacking = len(self._text) - self._cached
+        if from_end and self._prompt_is_unread and lacking >= 2 * END_TOKENS:
             self._take_back()
             # A cache that cannot be cut there keeps less.
             self._gap_at = at = self._cached = self._cache.truncate(self._cached)

@@ -171,11 +171,6 @@ class Slots:
             loan.is_given_back = True
         self._leave_unused()
 
-    def abandon(self, slot: Slot) -> None:
-        """Give back a slot that is forgotten, now or at the next occasion."""
-        self._loans[slot].is_given_back = True
-        self._leave_forgotten()
-
     def stop(self, interruption: Interruption) -> None:
         """End the texts of all slots. interruption: what has happened, for their readers."""
         for slot in self.all:

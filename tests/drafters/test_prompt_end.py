@@ -101,15 +101,16 @@ def test_a_short_part_is_not_worth_leaving_out(unread: int, leaves_out: bool) ->
     assert draft == drawn(text, [*text[:50], *text[-END:]] if leaves_out else text, 4)
 
 
-def test_the_next_turn_goes_on_behind_the_end() -> None:
+@pytest.mark.parametrize("count", [1, END - 1, END, END + 1, 2 * END - 1])
+def test_the_next_turn_goes_on_behind_the_end(count: int) -> None:
     cache, text = ToyCache(MODEL), words(300)
     drafter = drafter_of(cache)
     drafter.begin(text)
     proposed(drafter, limit(text, from_end=True))
-    more = words(100, seed=3)
+    more = words(count, seed=3)
     longer = [*text, *more]
     drafter.begin(longer)
-    assert backlog(drafter, from_end=True) == 100 and backlog(drafter) == 400
+    assert (backlog(drafter, from_end=True), backlog(drafter)) == (count, 300 + count)
     read = [*text[-END:], *more]
     assert [*proposed(drafter, limit(longer, from_end=True)).tokens] == drawn(longer, read, 4)
     # Of a long one it leaves out what is in front of the end, again.

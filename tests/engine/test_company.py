@@ -293,7 +293,8 @@ def test_a_session_abandoned_in_the_compute_thread(own: bool) -> None:
     own: the thread that computes one model's passes alone.
     """
     with loaded("llama", "none") as engine:
-        first, second = engine.slots.open(), engine.slots.open()
+        first = engine.slots.open()
+        sessions = [Session(engine)]
         places = len(engine.slots.further)
         threads = Threads()
 
@@ -301,7 +302,7 @@ def test_a_session_abandoned_in_the_compute_thread(own: bool) -> None:
             with engine.slots.lock:
                 compute_thread.start()
                 thread = compute_thread.OwnThread() if own else None
-                compute_thread.run(lambda: engine.slots.abandon(second), thread)
+                compute_thread.run(sessions.clear, thread)
 
         threads.start(decode)
         threads.join()
