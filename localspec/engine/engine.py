@@ -81,8 +81,8 @@ class Engine(Closing, Texts):
 
     @property
     def context(self) -> int:
-        """The context size in tokens."""
-        return self.slots.own.target.n_ctx
+        """The most tokens of a text, prompt included; with `reproducible`, without the padding."""
+        return self.slots.own.loaded.n_ctx
 
     @property
     def threads(self) -> int:

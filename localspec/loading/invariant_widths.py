@@ -6,6 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from localspec.control.policies import deepest_draft
+from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
 from localspec.llama.batch_invariance import UNIFORM_ROWS, InvariantWidth, probe, probe_uniform
 from localspec.llama.devices import computes_on_gpu
 from localspec.llama.rollback import Rollback
@@ -43,6 +46,20 @@ def invariant_width(context: KVSequence, widest: int, runtime: RuntimeConfig) ->
     found = probe_uniform(context) if uniform else probe(context, widest)
     try_to_store(file, asdict(found))
     return found
+
+
+def usual_widths(context: KVSequence, runtime: RuntimeConfig) -> dict[int, InvariantWidth]:
+    """The width for texts without a depth of their own, by the deepest draft that these have.
+
+    None where passes need none, or where it cannot be tried out: then a text says why.
+    """
+    if not runtime.reproducible or context.rollback is not Rollback.PARTIAL:
+        return {}
+    deepest = deepest_draft(GenerationConfig(), reproducible=True)
+    try:
+        return {deepest: invariant_width(context, 1 + deepest, runtime)}
+    except InvalidValueError:
+        return {}
 
 
 def _parsed(record: Mapping[str, Any], widest: int, *, uniform: bool) -> InvariantWidth:

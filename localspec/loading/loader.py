@@ -25,7 +25,7 @@ from localspec.loading.drafter_loader import LoadedDrafters, load_drafters
 from localspec.loading.drafter_plan import shareable
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.first_guesses import first_guesses
-from localspec.loading.invariant_widths import reproducible_note
+from localspec.loading.invariant_widths import reproducible_note, usual_widths
 from localspec.loading.lazy_projector import LazyProjector
 from localspec.loading.load_plan import PlannedLoad, load_plans, never_shares
 from localspec.loading.placement_notes import cache_note, drafter_note
@@ -59,7 +59,8 @@ class LoadedModels:
     drafters: the loaded drafters. drafter_set: the drafters of this text.
     costs: the measured profile, or None. policies: of this text.
     target_notes: the requests that could not be met in full whatever drafts, one line each.
-    widths: the width of passes for a reproducible text, by depth, once it is known.
+    usual: the width of passes for a reproducible text without a depth of its own, if it is known.
+    widths: those for a reproducible text, by depth, once they are known.
     digits: in which passes the target's logits have equal bits, if that was tried.
     threads_note: why the number of threads is not the usual one, or no longer what it was.
     watch: tells when the number may change; None where it never does.
@@ -79,6 +80,7 @@ class LoadedModels:
     costs: CostProfile | None
     policies: Policies
     target_notes: Sequence[str] = ()
+    usual: InvariantWidth | None = None
     widths: dict[int, InvariantWidth] = field(default_factory=dict)
     digits: EqualDigits | None = None
     threads_note: str | None = None
@@ -123,6 +125,11 @@ class LoadedModels:
         return self.never_shares or f"{_NO_ROOM} {place.shortage}"
 
     @property
+    def n_ctx(self) -> int:
+        """The most tokens of a text without a depth of its own, whatever the last one had."""
+        return self.target.n_cells - (self.usual.least_rows - 1 if self.usual else 0)
+
+    @property
     def longest_context(self) -> int:
         """The most tokens of text that the target makes sense of, or has room for."""
         own = self.runtime.rope.context(self.header) or self.target.model.n_ctx_train
@@ -150,6 +157,7 @@ class LoadedModels:
         costs = self.policies.costs.copy() if self.policies.costs else None
         policies = _policies(target, drafter_set, costs)
         policies.go_on(self.policies)
+        _set_usual(target, self.usual)
         return replace(self, target=target, drafter_set=drafter_set, policies=policies)
 
     def must_load_again(self, request: DraftRequest) -> bool:
@@ -293,6 +301,9 @@ def _load(
         undo.callback(drafter_set.close)
         costs, policies = _calibrated(target, drafter_set, runtime)
         digits = _digits(target, facts.header, drafter_set, runtime)
+        widths = usual_widths(target, runtime)
+        usual = next(iter(widths.values()), None)
+        _set_usual(target, usual)
         notes = _target_notes(config, planned, target, ran_out)
         for model in {weights, *(each.model for each in drafters.drafters if each.model)}:
             note_use(model.path)
@@ -306,11 +317,19 @@ def _load(
         costs,
         policies,
         notes,
+        usual,
+        widths,
         digits=digits,
         threads_note=threads_note,
         watch=thread_watch(weights, asked, runtime),
         asked=asked,
     )
+
+
+def _set_usual(target: KVSequence, usual: InvariantWidth | None) -> None:
+    """Pad the passes of a new text as usual, so that its context is that of the next text."""
+    if usual:
+        target.set_width(usual.least_rows, is_uniform=usual.is_uniform)
 
 
 def _target_notes(

@@ -7,9 +7,10 @@ from fakes.pycode import load
 
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.explanation import Explanation
+from localspec.conversation.session import Session
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError
-from localspec.llama.batch_invariance import probe
+from localspec.llama.batch_invariance import InvariantWidth, probe
 from localspec.llama.context import single_sequence
 from localspec.llama.context_params import ContextParams
 from localspec.llama.model import Model
@@ -69,6 +70,34 @@ def test_the_whole_context_can_be_used(engines: dict[str, Engine]) -> None:
     assert len(plain) > 600
     for draft, depth in (("lookup", 3), ("auto", 3), ("auto", None)):
         assert engines[draft].generate(PROMPTS[1], depth=depth, **options).token_ids == plain
+
+
+def test_the_context_is_one_number_from_the_beginning_that_a_text_can_have() -> None:
+    options = {"max_tokens": 300, "seed": 1, "ignore_eos": True}
+    with load(draft="suffix", threads=1, context=128, reproducible=True) as engine:
+        context = engine.context
+        assert f"context {context}" in repr(engine)
+        with Session(engine) as session, Session(engine) as another:
+            assert session.gauge.size == another.gauge.size == context
+            assert session.send("ab", **options).result().stop_reason == "context"
+            assert (session.gauge.used, session.gauge.size) == (context, context)
+        # Passes of deep drafts may have to be wider.
+        engine.slots.own.loaded.widths[31] = InvariantWidth(8, 1.0)
+        for depth, length in ((None, context), (31, 121), (3, context)):
+            result = engine.generate(PROMPTS[1], depth=depth, **options)
+            assert result.stop_reason == "context"
+            assert result.stats.prompt_tokens + len(result.token_ids) == length
+            assert engine.context == context
+        engine.switch(draft="none")
+        assert engine.context == context == 127
+
+
+def test_a_context_that_is_too_small_to_try_widths_out_is_said_by_the_text() -> None:
+    with load(draft="none", threads=1, context=20, reproducible=True) as engine:
+        assert engine.context == 20
+        with pytest.raises(InvalidValueError, match="context is 20; passes of 8 rows"):
+            engine.generate("ab")
+        assert engine.generate("ab", depth=1, max_tokens=3).token_ids
 
 
 def test_a_probe_leaves_the_cache_empty_and_says_the_price(target_model: Model) -> None:
