@@ -20,7 +20,7 @@ from localspec.models import registry
 from localspec.models.locate import locate, reference_of
 from localspec.server.address import Address
 from localspec.server.child import Job
-from localspec.server.client_setup import CLIENTS, OWN_TOKENS
+from localspec.server.client_setup import CLIENTS, OWN_TOKENS, USUAL_CONTEXTS, has_room
 from localspec.server.client_setup import setup as settings_of_client
 from localspec.server.log import show_log
 from localspec.server.supervisor import supervise
@@ -207,7 +207,9 @@ def serve(
         depth,
         address,
         aliases=alias,
-        setup_command=_command(models, alias, address, mmproj, embed),
+        setup_command=_command(
+            models, alias, address, context=runtime["context"], mmproj=mmproj, embed=embed
+        ),
         parallel=parallel,
         queue_limit=queue_limit,
         keep=keep,
@@ -243,9 +245,20 @@ def _print_setup(
         for name, each in zip(shown, models, strict=True)
         if len(read := _reads(each, mmproj)) > 1
     }
+    contexts = {
+        name: context
+        for name, each in zip(shown, models, strict=True)
+        if (context := _context(client, each, runtime))
+    }
     embedder = next((shown_name(each) for each in embed if not _ranks(each)), None)
     printed = settings_of_client(
-        client, address.url, shown, key=bool(address.key), reads=reads, embedder=embedder
+        client,
+        address.url,
+        shown,
+        key=bool(address.key),
+        reads=reads,
+        contexts=contexts,
+        embedder=embedder,
     )
     output.data(f"{printed}\n")
     for asked in models:
@@ -305,17 +318,29 @@ def _unknown(name: str) -> str:
 
 def _too_long_for(client: str, asked: str | None, runtime: Mapping[str, Any]) -> str:
     """Return why a client's own words do not fit into the context; empty where they may."""
-    own, context = OWN_TOKENS.get(client, 0), runtime["context"]
-    if context is None and not {runtime["rope_scaling"], runtime["rope_scale"]} - {None}:
-        with suppress(ModelNotFoundError, ModelLoadError):
-            file = locate(asked) if asked else registry.bundled().target
-            context = read_header(file).context_length
-    if context is None or context >= own:
+    context = _context(client, asked, runtime)
+    if context is None or client not in OWN_TOKENS or has_room(client, context):
         return ""
+    remedy = "give a larger --ctx" if runtime["context"] else "serve another model"
     return (
-        f"{client} sends some {own:,} tokens of its own: a context of {context:,} is too small for "
-        f"it, {'give a larger --ctx' if runtime['context'] else 'serve another model'}"
+        f"{client} sends some {OWN_TOKENS[client]:,} tokens of its own: a context of {context:,} "
+        f"is too small for it, {remedy}"
     )
+
+
+def _context(client: str, asked: str | None, runtime: Mapping[str, Any]) -> int | None:
+    """The tokens of a text: as asked for, or as a client should have, if the model reads so many.
+
+    None where neither is known.
+    """
+    wanted = runtime["context"] or USUAL_CONTEXTS.get(client)
+    if {runtime[name] for name in ("rope_scaling", "rope_scale", "rope_freq_base")} - {None}:
+        return wanted
+    with suppress(ModelNotFoundError, ModelLoadError):
+        file = locate(asked) if asked else registry.bundled().target
+        most = read_header(file).context_length
+        return min(wanted, most) if wanted and most else wanted
+    return wanted
 
 
 def shown_name(asked: str | None) -> str:
@@ -329,12 +354,15 @@ def _command(
     models: Sequence[str | None],
     alias: tuple[str, ...],
     address: Address,
+    *,
+    context: int | None,
     mmproj: str | None,
     embed: Sequence[str],
 ) -> str:
     """The part of the command line that the settings of clients depend on."""
     words = ["localspec", "serve", *filter(None, models)]
     words += ["--alias", alias[0]] if alias else []
+    words += ["--ctx", str(context)] if context else []
     words += ["--mmproj", mmproj] if mmproj else []
     words += [word for each in embed for word in ("--embed", each)]
     words += ["--host", address.host] if address.host != _HOST else []

@@ -190,7 +190,7 @@ def _greeting(
     """What is said once it answers."""
     name, url = service.name, asked.address.url
     key = key_shown(key=bool(asked.address.key))
-    claude = claude_code_variables(url, name, key)
+    claude = claude_code_variables(url, name, key, service.engine.context)
     return [
         _summary(service, asked),
         f"serving at {url}/v1 (OpenAI) and {url} (Anthropic, Ollama); Ctrl-C ends it",

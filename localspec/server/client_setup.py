@@ -8,6 +8,12 @@ from typing import Any
 
 # Tokens that an agent sends before the user has said anything: its instructions and its tools.
 OWN_TOKENS = {"claude-code": 20_000, "codex": 10_000, "opencode": 10_000}
+# How many tokens before the end of the context, less an answer, it makes a conversation shorter.
+_MARGINS = {"claude-code": 13_000}
+# A context in which each of them has room to work.
+USUAL_CONTEXTS = {"claude-code": 65_536, "codex": 32_768, "opencode": 32_768}
+# No agent asks for longer answers than this by itself.
+_LONGEST_ANSWER = 32_000
 _ANY_KEY = "none"
 
 
@@ -16,14 +22,16 @@ class Server:
     """A server as clients see it.
 
     names: the models'. key: what is shown in the place of the key. reads: by the names of models
-    that read more than text, what they read, as OpenRouter and others name it. embedder: the name
-    of a model for embeddings; None: there is none.
+    that read more than text, what they read, as OpenRouter and others name it. contexts: by the
+    names of models, the tokens of a text. embedder: the name of a model for embeddings; None: there
+    is none.
     """
 
     url: str
     names: Sequence[str]
     key: str
     reads: Mapping[str, Sequence[str]]
+    contexts: Mapping[str, int]
     embedder: str | None = None
 
     @property
@@ -31,8 +39,17 @@ class Server:
         """The first name, in quotes."""
         return json.dumps(self.names[0])
 
+    def context(self, client: str, name: str = "") -> int:
+        """The tokens of a text of a model, by default the first; else those of USUAL_CONTEXTS."""
+        return self.contexts.get(name or self.names[0], USUAL_CONTEXTS[client])
+
 
 Setup = Callable[[Server], str]
+
+
+def _for_context(client: str, context: int) -> str:
+    own = f"{OWN_TOKENS[client]:,}"
+    return f"for a server with --ctx {context}, of which {own} are its instructions and tools"
 
 
 def _exports(**variables: str) -> str:
@@ -69,31 +86,52 @@ answer = Anthropic().messages.create(
 print("".join(block.text for block in answer.content if block.type == "text"))"""
 
 
-def claude_code_variables(url: str, name: str, key: str) -> dict[str, str]:
-    """The environment of Claude Code, which asks for models of several sizes."""
+def _room_for_answer(context: int) -> int:
+    """The tokens of a context that are left for an answer: agents else fill it with the prompt."""
+    return min(max(1, context // 4), _LONGEST_ANSWER)
+
+
+def has_room(client: str, context: int) -> bool:
+    """Whether more than a client's own words fits into a context before it is made shorter."""
+    room = context - _room_for_answer(context) - _MARGINS.get(client, 0)
+    return room > OWN_TOKENS.get(client, 0)
+
+
+def claude_code_variables(url: str, name: str, key: str, context: int) -> dict[str, str]:
+    """The environment of Claude Code, which asks for models of several sizes.
+
+    context: the tokens of a text; by itself it takes 200,000 for granted.
+    """
     models = ("MODEL", "DEFAULT_OPUS_MODEL", "DEFAULT_SONNET_MODEL", "DEFAULT_HAIKU_MODEL")
     return {
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_AUTH_TOKEN": key,
         **{f"ANTHROPIC_{model}": name for model in models},
+        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(context),
+        # The same for names that begin with `claude-`, of which it has a context of its own.
+        "CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(context),
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(_room_for_answer(context)),
     }
 
 
 def _claude_code(server: Server) -> str:
-    variables = claude_code_variables(server.url, server.names[0], server.key)
+    context = server.context("claude-code")
+    variables = claude_code_variables(server.url, server.names[0], server.key, context)
     return f"""\
-# its instructions and tools take some {OWN_TOKENS["claude-code"]:,} tokens: start the server with
-# --ctx 32768 or more
+# {_for_context("claude-code", context)};
+# it makes a conversation shorter {_MARGINS["claude-code"]:,} tokens and an answer before the end
 {_exports(**variables, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1")}
 claude"""
 
 
 def _codex(server: Server) -> str:
+    context = server.context("codex")
     return f"""\
-# ~/.codex/config.toml; its instructions and tools take some {OWN_TOKENS["codex"]:,} tokens: start
-# the server with --ctx 32768 or more
+# ~/.codex/config.toml; {_for_context("codex", context)}
 model = {server.model}
 model_provider = "localspec"
+model_context_window = {context}
+model_auto_compact_token_limit = {context - _room_for_answer(context)}
 
 [model_providers.localspec]
 name = "localspec"
@@ -112,7 +150,7 @@ def _opencode(server: Server) -> str:
         "npm": "@ai-sdk/openai-compatible",
         "name": "localspec",
         "options": options,
-        "models": {name: _opencode_model(server.reads.get(name)) for name in server.names},
+        "models": {name: _opencode_model(server, name) for name in server.names},
     }
     settings = {
         "$schema": "https://opencode.ai/config.json",
@@ -120,15 +158,20 @@ def _opencode(server: Server) -> str:
         "model": f"localspec/{server.names[0]}",
     }
     return f"""\
-# opencode.json; start the server with --ctx 32768 or more
+# opencode.json; {_for_context("opencode", server.context("opencode"))}
 {json.dumps(settings, indent=2)}"""
 
 
-def _opencode_model(reads: Sequence[str] | None) -> dict[str, Any]:
-    """What it must know to attach images; it takes a model that is not described for text only."""
+def _opencode_model(server: Server, name: str) -> dict[str, Any]:
+    """What it must know to make conversations shorter in time, and to attach images.
+
+    It takes a model that is not described for text only, and for one without an end.
+    """
+    context, reads = server.context("opencode", name), server.reads.get(name)
+    known = {"limit": {"context": context, "output": _room_for_answer(context)}}
     if not reads:
-        return {}
-    return {"attachment": True, "modalities": {"input": [*reads], "output": ["text"]}}
+        return known
+    return {"attachment": True, "modalities": {"input": [*reads], "output": ["text"]}, **known}
 
 
 def _aider(server: Server) -> str:
@@ -198,14 +241,16 @@ def setup(
     *,
     key: bool,
     reads: Mapping[str, Sequence[str]] | None = None,
+    contexts: Mapping[str, int] | None = None,
     embedder: str | None = None,
 ) -> str:
     """The settings of a client.
 
     names: the models', of which clients that cannot list several get the first. key: whether the
-    server asks for one. reads, embedder: as in Server.
+    server asks for one. reads, contexts, embedder: as in Server.
     """
-    settings = CLIENTS[client](Server(url, names, key_shown(key=key), reads or {}, embedder))
+    server = Server(url, names, key_shown(key=key), reads or {}, contexts or {}, embedder)
+    settings = CLIENTS[client](server)
     if len(names) == 1 or client in _LISTING:
         return settings
     others = " or ".join(names[1:])

@@ -92,10 +92,50 @@ def test_what_is_said_at_the_start(served: Served) -> None:
     done = localspec(*command[1:], "--setup", "curl")
     assert done.out == f"{setup('curl', served.url, [NAME], key=False)}\n"
     (claude,) = [line for line in served.lines if "Claude Code: " in line]
+    assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS=1024 " in claude
     assert f"ANTHROPIC_BASE_URL={served.url}" in claude
     assert f"ANTHROPIC_DEFAULT_HAIKU_MODEL={NAME}" in claude
     (agents,) = [line for line in served.lines if "agents (claude-code, codex" in line]
     assert agents.endswith("send 10,000 tokens and more of their own: 1,024 are too few")
+
+
+@pytest.mark.parametrize(
+    ("context", "answer"), [(None, None), (2_048, 512), (65_536, 16_384), (262_144, 32_000)]
+)
+def test_agents_are_told_how_long_a_text_may_be(context: int | None, answer: int | None) -> None:
+    """Where that is not known, as long as they need."""
+    known = {} if context is None else {NAME: context, "other": 4096}
+
+    def told(client: str) -> str:
+        return setup(client, "http://a", [NAME, "other"], key=False, contexts=known)
+
+    codex = tomllib.loads(told("codex").partition("\n# and in")[0])
+    window = codex["model_context_window"]
+    assert window == (context or 32_768)
+    assert window - codex["model_auto_compact_token_limit"] == (answer or 8_192)
+    models = json.loads(told("opencode").partition("\n")[2])["provider"]["localspec"]["models"]
+    assert models[NAME]["limit"] == {"context": window, "output": answer or 8_192}
+    assert models["other"]["limit"]["context"] == (4_096 if known else 32_768)
+    variables = shell(told("claude-code").partition("\nclaude")[0] + "\nenv")
+    found = dict(line.partition("=")[::2] for line in variables.splitlines())
+    assert found["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == str(context or 65_536)
+    assert found["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] == str(context or 65_536)
+    assert found["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == str(answer or 16_384)
+
+
+def test_the_context_is_that_of_the_server_and_none_that_the_model_does_not_read(
+    tmp_path: Path,
+) -> None:
+    def window(*asked: str) -> int:
+        printed = localspec("serve", *asked, "--setup", "codex").out
+        return int(tomllib.loads(printed.partition("\n# and in")[0])["model_context_window"])
+
+    long = str(write_tiny(tmp_path / "long.gguf", "llama", context=40_000))
+    assert (window(), window("--ctx", "1024"), window("--ctx", "99999")) == (2048, 1024, 2048)
+    assert window("--ctx", "99999", "--rope-scaling", "yarn", "--rope-scale", "64") == 99_999
+    assert (window(long), window(long, "--ctx", "20000")) == (32_768, 20_000)
+    assert window("qwen3-8b", "--ctx", "20000") == 20_000  # known, and not here
+    assert "MAX_CONTEXT_TOKENS=40000\n" in localspec("serve", long, "--setup", "claude-code").out
 
 
 def test_a_context_that_an_agent_fills_by_itself_is_told() -> None:
@@ -103,7 +143,11 @@ def test_a_context_that_an_agent_fills_by_itself_is_told() -> None:
     asked = ("serve", "--setup", "codex")
     assert localspec(*asked).err == f"localspec: {small}serve another model\n"
     assert localspec(*asked, "--ctx", "2048").err == f"localspec: {small}give a larger --ctx\n"
-    assert localspec(*asked, "--ctx", "32768").err == ""
+    asked = ("serve", "qwen3-8b", "--setup")
+    assert localspec(*asked, "codex", "--ctx", "32768").err == ""
+    claude = localspec(*asked, "claude-code", "--ctx", "32768").err
+    assert claude.endswith("a context of 32,768 is too small for it, give a larger --ctx\n")
+    assert localspec(*asked, "claude-code", "--ctx", "49152").err == ""
     assert localspec("serve", "--setup", "curl").err == ""
 
 
@@ -131,7 +175,9 @@ def test_clients_are_told_what_models_read(client: str) -> None:
     if client == "opencode":
         models = json.loads(text.partition("\n")[2])["provider"]["localspec"]["models"]
         modalities = {"input": reads["eye"], "output": ["text"]}
-        assert models == {"eye": {"attachment": True, "modalities": modalities}, "words": {}}
+        limit = {"limit": {"context": 32_768, "output": 8_192}}
+        seeing = {"attachment": True, "modalities": modalities}
+        assert models == {"eye": {**seeing, **limit}, "words": limit}
     elif client == "aider":
         file = text.partition("metadata.json")[2].partition("\n")[2].partition("\n#")[0]
         assert json.loads(file)["openai/eye"]["supports_vision"]
