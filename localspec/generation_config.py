@@ -84,8 +84,9 @@ class GenerationConfig:
     it begins with %llguidance, one in llguidance's Lark), or schema: a JSON schema, that the text
     must satisfy (`of` also takes OpenAI's `response_format`).
     logprobs: whether tokens have log-probabilities. top_logprobs: how many of the likeliest tokens
-    are listed with theirs. post_sampling_probs: whether these are of the distribution that samplers
-    and grammar leave. sampling: the chosen settings of SamplingParams.
+    are listed with theirs (`of` then turns `logprobs` on). post_sampling_probs: whether these are
+    of the distribution that samplers and grammar leave. sampling: the chosen settings of
+    SamplingParams.
 
     Raises InvalidValueError, which names the setting and its value.
     """
@@ -121,6 +122,8 @@ class GenerationConfig:
             if formatted and "schema" in given:
                 raise InvalidValueError("both a schema and a response_format are given; choose one")
             given |= formatted
+        if given.get("top_logprobs"):
+            given.setdefault("logprobs", True)
         if "schema" in given:
             given["schema"] = _schema_text(given["schema"])
         if "stop" in given:
@@ -134,6 +137,10 @@ class GenerationConfig:
         if self.depth is not None:
             require("depth", self.depth, 0, MAX_DEPTH)
         require("top_logprobs", self.top_logprobs, 0, 100)
+        if self.top_logprobs and not self.logprobs:
+            raise InvalidValueError(
+                f"top_logprobs is {self.top_logprobs}, and logprobs is off; leave one of them out"
+            )
         require("seed", self.seed, 0, 2**64 - 1)
         for stop in self.stop:
             if not isinstance(stop, str):

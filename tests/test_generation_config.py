@@ -50,6 +50,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"temperature": float("nan")}, "temperature is nan; it must be a finite number"),
     ({"top_k": 40.0}, "top_k is 40.0, a float; it must be a whole number: write 40$"),
     ({"seed": float("inf")}, "seed is inf, a float; it must be a whole number$"),
+    ({"top_logprobs": 3, "logprobs": False}, "top_logprobs is 3, and logprobs is off; leave one"),
     ({"logprobs": "no"}, "logprobs is 'no', a str; it must be True or False"),
     ({"sampling": {}}, "no setting 'sampling'"),
     (
@@ -185,3 +186,8 @@ def test_ids_of_any_integer_kind(engine: Engine) -> None:
     ids = engine.model.tokenize("def f(x):")
     by_list = engine.generate(ids, max_tokens=8, seed=1)
     assert engine.generate(np.array(ids), max_tokens=8, seed=1).token_ids == by_list.token_ids
+
+
+def test_the_likeliest_tokens_come_with_log_probabilities() -> None:
+    assert GenerationConfig.of(top_logprobs=3).logprobs
+    assert not GenerationConfig.of(top_logprobs=0).logprobs
