@@ -17,7 +17,7 @@ from localspec.loading.drafter_finder import FoundDrafters
 from localspec.loading.drafter_plan import plan_drafters
 from localspec.loading.gpu_check import check_gpus
 from localspec.loading.load_check import loadable_facts
-from localspec.loading.placement_notes import rounding_note, target_notes
+from localspec.loading.placement_notes import flash_note, rounding_note, target_notes
 from localspec.loading.places import MAX_TEXTS, most_texts
 from localspec.memory.projector_memory import projector_bytes
 from localspec.memory.request import MemoryPlan, ProjectorRoom
@@ -109,7 +109,7 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     rounded = [rounding_note(runtime, "kv_type")]
     rounded += [rounding_note(runtime, "drafter_kv_type")] if found.models else []
     notes = [meant, context_note, *scaled, *useless, rotated, fewer_texts, *rounded]
-    notes.append(no_projector)
+    notes += [flash_note(runtime), no_projector]
     if config.mmproj == NO_PROJECTOR:
         no_projector = f"{option('mmproj')} none switches images off; leave that option out"
     return PlannedLoad(facts, runtime, found, plan, [*filter(None, notes)], projector, no_projector)

@@ -48,6 +48,13 @@ def rounding_note(asked: RuntimeConfig, setting: str) -> str | None:
     return note if needs_flash_attention(kv_type) else f"{note}; {without} reads all digits"
 
 
+def flash_note(asked: RuntimeConfig) -> str | None:
+    """Return that flash attention stays off in reproducible passes; None where it was not named."""
+    if not (asked.reproducible and asked.flash_attention):
+        return None
+    return have_no_effect([options(flash_attention=True)], f"{option('reproducible')} turns it off")
+
+
 def drafter_note(asked: Placement, drafters: Sequence[LoadedDrafter]) -> str | None:
     """Return why the place that the user has named for drafters has no effect; None if it has."""
     if any(each.model and not each.inside for each in drafters):

@@ -119,6 +119,13 @@ def test_what_has_no_effect_is_loaded_and_changes_nothing(
         ]
 
 
+def test_flash_attention_that_reproducible_passes_have_not() -> None:
+    with localspec.load(draft="none", reproducible=True, flash_attention=True) as engine:
+        assert said(engine) == ["flash_attention=True has no effect: reproducible turns it off"]
+    with localspec.load(draft="none", reproducible=True) as engine:
+        assert not said(engine)
+
+
 @pytest.mark.parametrize(
     ("draft", "expected"),
     [
