@@ -150,7 +150,7 @@ class Session(Closing):
             raise
 
     def regenerate(self, **options: Unpack[GenerationOptions]) -> Answer:
-        """Answer the last question again; the answer before stays as a variant."""
+        """Answer the last question again, with the next seed; the answer before stays a variant."""
         self._end_answer()
         last = before = self.conversation.require_last()
         if last.role == "assistant":
@@ -186,7 +186,7 @@ class Session(Closing):
 
         Its prompt, its tokens and its seed are the same; of one that `max_tokens` has cut off, as
         many more tokens may be written. Raises InvalidValueError if it is complete, its tokens are
-        unknown or another model's, or chat template, thinking or its budget are not what they were.
+        unknown or another model's, or seed, template, thinking or its budget are not as they were.
         """
         self._end_answer()
         turn = self.conversation.require_last()
@@ -370,7 +370,8 @@ class Session(Closing):
             before = self._window(self.turns, continues=unfinished is not None)
             window = before.with_room(settings.max_tokens, drops=self.when_full == "drop")
             if unfinished:
-                require_same_settings(unfinished, window, budget)
+                asked = options.get("seed") and settings.seed
+                require_same_settings(unfinished, window, budget, asked)
                 described_from(unfinished, window, settings)  # raises if it cannot go on
             turn = unfinished or window.new_answer(settings.seed, budget)
             first: list[Event] = [*map(Notice, self._notices.new(window.transcript))]

@@ -42,11 +42,15 @@ def require_unfinished(turn: Turn, vocabulary: str) -> None:
         )
 
 
-def require_same_settings(turn: Turn, window: Window, budget: int | None) -> None:
+def require_same_settings(
+    turn: Turn, window: Window, budget: int | None, seed: int | None = None
+) -> None:
     """Raises InvalidValueError unless the rest of a turn is what it would have been.
 
-    window: what the model would see now. budget: the thinking budget now.
+    window: what the model would see now. budget: the thinking budget now. seed: the one that is
+    asked for; None: the turn's own.
     """
+    _require_same_seed(turn, seed)
     transcript = window.transcript
     if turn.template not in ("", window.template_fingerprint):
         raise InvalidValueError(
@@ -82,6 +86,20 @@ def _require_same_thinking(turn: Turn, thinking: bool, switch: bool | None) -> N
             f"the last answer was begun with reasoning {then}, and it is {now} now; switch it "
             f"{then} again (/think {then} in the chat) or regenerate the answer"
         )
+
+
+def _require_same_seed(turn: Turn, seed: int | None) -> None:
+    """Raises InvalidValueError for another seed than that of the turn.
+
+    A variant of an answer is written with the seed that was asked for plus its number.
+    """
+    own = turn.seed
+    if seed is None or own is None or own in (seed, (seed + turn.variant) % 2**64):
+        return
+    raise InvalidValueError(
+        f"seed is {seed}; the answer goes on with its own seed, {own}, so that its text is what it "
+        "would have been: leave the seed out, or regenerate the answer with another one"
+    )
 
 
 def _budget_text(budget: int | None) -> str:

@@ -291,3 +291,26 @@ def test_the_state_begins_anew_behind_reasoning_that_was_ended(
     with load(path, path, **EXACT) as engine:
         for whole, turn in whole_and_cut(engine, **options):
             assert_same_state(turn, whole)
+
+
+@pytest.mark.parametrize("regenerated", [False, True])
+def test_another_seed_is_refused_as_the_answer_goes_on_with_its_own(
+    leaning: Engine, regenerated: bool
+) -> None:
+    options = {"temperature": 1, "ignore_eos": True, "max_tokens": 4}
+    with Session(leaning, **options) as session:
+        turn = session.send("ab", seed=5).result()
+        if regenerated:
+            turn = session.regenerate(seed=5).result()
+        assert turn.seed == 5 + regenerated
+        before = (turn.written, turn.stop_reason)
+        for seed in (0, 9, 2**64 - 1):
+            with pytest.raises(
+                InvalidValueError, match=f"^seed is {seed}; .* its own seed, {turn.seed},"
+            ):
+                session.continue_answer(seed=seed)
+        assert (turn.written, turn.stop_reason) == before
+        session.switch(seed=9)  # of the answers that follow
+        for seed in (5, turn.seed, None):
+            session.continue_answer(seed=seed).result()
+        assert len(turn.written.tokens) == 16
