@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+from localspec.conversation import session_options
 from localspec.conversation.answer import Answer, AsyncAnswer
 from localspec.conversation.answer_settings import config_of, settings_of, settings_of_question
 from localspec.conversation.described import described_from
@@ -23,9 +24,8 @@ from localspec.engine.engine import Engine
 from localspec.engine.media_marks import without_marks
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError
-from localspec.generation_config import GenerationOptions, concrete, require
+from localspec.generation_config import GenerationOptions, concrete
 from localspec.utils.closing import Closing
-from localspec.utils.option_types import require_kind
 
 
 class Session(Closing):
@@ -70,13 +70,8 @@ class Session(Closing):
         """
         if not hasattr(engine, "slots"):
             raise InvalidValueError(f"engine is {engine!r:.60}; give what localspec.load returns")
-        require_kind("system", system, str | None, "a text")
-        require_kind("template_options", template_options, Mapping | None, "a dict")
-        require_kind("tools", tools, list | tuple | None, "a list of dicts")
-        if when_full not in ("stop", "drop"):
-            raise InvalidValueError(f"when_full is {when_full!r}; it must be stop or drop")
-        if thinking_budget is not None:
-            thinking_budget = require("thinking_budget", thinking_budget, 0)
+        session_options.require_options(system, when_full, tools, template_options)
+        thinking_budget = session_options.checked_budget(thinking_budget)
         self._options = concrete(options)
         config_of(self._options)
         self.engine = engine
@@ -374,7 +369,11 @@ class Session(Closing):
                 require_same_settings(unfinished, window, budget, asked)
                 described_from(unfinished, window, settings)  # raises if it cannot go on
             turn = unfinished or window.new_answer(settings.seed, budget)
-            first: list[Event] = [*map(Notice, self._notices.new(window.transcript))]
+            useless = session_options.without_effect(
+                window.transcript, settings, budget, self.engine.drafter_set.names
+            )
+            notices = self._notices.new(window.transcript, useless)
+            first: list[Event] = [*map(Notice, notices)]
             if window.dropped != before.dropped:
                 first.append(Dropped(window.dropped, len(window.prompt.tokens)))
             self._first_seen = window.turns[window.dropped]

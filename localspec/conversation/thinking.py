@@ -19,6 +19,11 @@ def thinking_variables(on: bool) -> dict[str, bool]:
     return dict.fromkeys(_SWITCHES, on)
 
 
+def switches_in(options: Mapping[str, Any]) -> list[str]:
+    """Which of these variables switch reasoning on or off."""
+    return [name for name in _SWITCHES if isinstance(options.get(name), bool)]
+
+
 def has_thinking_switch(template: str) -> bool:
     """Whether a template writes another prompt where reasoning is switched off."""
     return thinking_switch(template, thinking_variables(True)) is not None
@@ -29,7 +34,7 @@ def thinking_switch(template: str | None, options: Mapping[str, Any]) -> bool | 
 
     None where the template has no switch.
     """
-    given = {name: options[name] for name in _SWITCHES if isinstance(options.get(name), bool)}
+    given = {name: options[name] for name in switches_in(options)}
     return None if template is None else _switch(template, tuple(given.items()))
 
 

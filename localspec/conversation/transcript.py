@@ -62,7 +62,7 @@ class Transcript:
         self.model = model
         self.template = template
         self.tags = tags_for(template)
-        self._tools = tools
+        self.tools = tools
         self.options = dict(options or {})
         self._began = began
         self._answered_prompts: dict[tuple[str, str, str, int], tuple[TokenizedText, ...]] = {}
@@ -120,7 +120,7 @@ class Transcript:
             own = Transcript(
                 model,
                 model.chat_template,
-                tools=self._tools,
+                tools=self.tools,
                 options=self.options,
                 began=self._began,
             )
@@ -208,7 +208,7 @@ class Transcript:
         raise refusal or AssertionError
 
     def _render(self, messages: Sequence[Message]) -> str:
-        template, rest = self.template or "", {"tools": self._tools, "now": self._began}
+        template, rest = self.template or "", {"tools": self.tools, "now": self._began}
         return written(self.model, template, messages, options=self.options, **rest)
 
     def _message(self, turn: Turn) -> Message:

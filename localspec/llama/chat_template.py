@@ -100,7 +100,7 @@ def _in_parts(message: Message) -> Message:
 
 
 def mentions(template: str, name: str) -> bool:
-    """Whether a template reads an attribute or key of this name, such as `reasoning_content`.
+    """Whether a template reads a variable, an attribute or a key of this name, such as `tools`.
 
     Raises InvalidValueError if the template is broken.
     """

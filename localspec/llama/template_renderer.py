@@ -64,11 +64,16 @@ def _compiled(template: str) -> jinja2.Template:
 
 
 def _names_read(template: str) -> list[str]:
-    """All attributes and all strings in a template: keys, and arguments of `get` or `attr`."""
+    """The variables that are given to a template, all attributes, and all strings.
+
+    Strings are keys, and arguments of `get` or `attr`.
+    """
     tree = _environment().parse(template)
     attributes = {node.attr for node in tree.find_all(nodes.Getattr)}
     constants = {node.value for node in tree.find_all(nodes.Const)}
-    return sorted(attributes | {value for value in constants if isinstance(value, str)})
+    names = [*tree.find_all(nodes.Name)]
+    variables = {node.name for node in names} - {n.name for n in names if n.ctx != "load"}
+    return sorted(variables | attributes | {each for each in constants if isinstance(each, str)})
 
 
 def _error_message(error: Exception, template: str, given: Collection[str]) -> str:
