@@ -152,6 +152,9 @@ class EngineEventHandler:
         self.answer_drafters = self.ready.draft if self.ready else ()
 
     def _piece(self, event: Piece) -> None:
+        if self.state == "reading":  # in the answer, as the oldest messages were dropped
+            self._screen.progress.clear()
+            self.state = "answering"
         if entry := self._screen.view.last_turn:
             entry.append(event)
 

@@ -12,8 +12,9 @@ from fakes.scripted import Script
 from textual import events
 from textual.timer import Timer
 
-from localspec.conversation.events import Reading
+from localspec.conversation.events import Dropped, Gauge, Piece, Reading
 from localspec.conversation.turns import Turn
+from localspec.engine.generation import Token
 from localspec.utils.busy_cores import BusyCores
 from localspec_tui import event_handler
 from localspec_tui.app import ChatApp
@@ -102,6 +103,27 @@ def test_prompt_evaluation_shows_its_progress(tmp_path: Path) -> None:
             chat.screen.event_handler.handle(Reading(1024, 4096))
             await chat.pilot.pause()
             assert "██████░░░░░░░░░░░░░░░░░░ tokens of the prompt read 1,024 of 4,096" in chat.text
+
+    asyncio.run(body())
+
+
+def test_a_prompt_that_is_read_again_in_an_answer_is_told_only_as_long_as_that(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.ask("hi")
+            handler = chat.screen.event_handler
+            handler.state = "answering"
+            handler.handle(Dropped(2, 300))
+            handler.handle(Reading(128, 300))
+            await chat.pilot.pause()
+            assert "tokens of the prompt read 128 of 300" in chat.text
+            token = Token("more", 1, "plain", None)
+            handler.handle(Piece(token, "more", "", Gauge(5, 100)))
+            await chat.pilot.pause()
+            assert "tokens of the prompt read" not in chat.text
+            assert handler.state == "answering"
 
     asyncio.run(body())
 
