@@ -42,18 +42,37 @@ def commands_with(details: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def is_command(text: str) -> bool:
-    """Whether a text is meant as a command: one line that begins with one slash."""
-    return text.startswith("/") and not text.startswith("//") and "\n" not in text.strip()
+    """Whether a text is meant as a command: one line that begins with one slash, or with spaces
+    and one slash.
+    """
+    return "\n" not in text.strip() and _slashes(text) == 1
 
 
 def as_message(text: str) -> str:
-    """The message that a text stands for: two slashes at its beginning are one."""
-    return text[1:] if text.startswith("//") else text
+    """The message that a text stands for: two slashes at its beginning are one.
+
+    Spaces may stand before them in one line. In several, that is a comment of a program.
+    """
+    return text.replace("/", "", 1) if _is_doubled(text) else text
 
 
 def as_typed(message: str) -> str:
     """The text to type for a message, which is no command: the inverse of `as_message`."""
-    return f"/{message}" if is_command(message) or message.startswith("//") else message
+    if is_command(message) or _is_doubled(message):
+        return message.replace("/", "//", 1)
+    return message
+
+
+def _slashes(text: str) -> int:
+    """How many slashes, at most two, a text begins with behind spaces."""
+    begun = text.lstrip()
+    return 2 if begun.startswith("//") else int(begun.startswith("/"))
+
+
+def _is_doubled(text: str) -> bool:
+    """Whether the first slash of a text is there so that it is no command."""
+    is_line = "\n" not in text.strip()
+    return text.startswith("//") or (is_line and _slashes(text) == 2)
 
 
 def complete_command(line: str) -> str:

@@ -159,10 +159,15 @@ def test_page_keys_scroll_the_conversation_while_the_box_shows_all_its_lines(
 
 
 def test_what_is_a_command() -> None:
-    assert is_command("/help") and is_command("/model some name\n")
-    assert not any(map(is_command, ("//help", "help", " /help", "/a\nb")))
+    assert is_command("/help") and is_command("/model some name\n") and is_command(" /help ")
+    others = ("//help", " //help", "help", " help", "/a\nb", "  /a\nb", "", "\n")
+    assert not any(map(is_command, others))
     assert as_message("//etc/hosts") == "/etc/hosts"
-    for message in ("/quit smoking", "//x", "/a\nb", "x"):
+    assert as_message(" //etc/hosts") == " /etc/hosts"
+    code = "    // a comment\n    x();"
+    assert as_message(code) == code
+    messages = ("/quit smoking", "//x", "/a\nb", "x", " /quit", "  //x", " /a\nb", "  //a\nb", " ")
+    for message in messages:
         assert as_message(as_typed(message)) == message
         assert not is_command(as_typed(message))
     assert [complete_command(each) for each in ("/", "/cl", "/clear", "/x")] == [

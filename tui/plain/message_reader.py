@@ -67,7 +67,7 @@ class MessageReader:
             written = _as_line(text, is_quoted="\n" in text)
             self._add_history(f"{name} {written}")
             return Typed(f"{name} {text}", is_command=True)
-        if is_command(line.strip(" \t")):
+        if is_command(line):
             self._add_history(line)
             return Typed(line, is_command=True)
         text = self._text(line)
@@ -154,7 +154,7 @@ class MessageReader:
 def _as_line(text: str, *, is_quoted: bool = False) -> str:
     """What is typed for a text at once: between quotes where it would be something else."""
     is_quoted |= text.lstrip().startswith(_QUOTES) or text.endswith("\\")
-    is_quoted |= text.startswith("/") and "\n" in text
+    is_quoted |= text.lstrip().startswith("/") and "\n" in text
     return f"{_QUOTES}{as_message(text)}{_QUOTES}" if is_quoted else text
 
 
