@@ -100,7 +100,8 @@ def has_room(client: str, context: int) -> bool:
 def claude_code_variables(url: str, name: str, key: str, context: int) -> dict[str, str]:
     """The environment of Claude Code, which asks for models of several sizes.
 
-    context: the tokens of a text; by itself it takes 200,000 for granted.
+    context: the tokens of a text. By itself it takes far more for granted, as it does in any case
+    for names that begin with `claude-`.
     """
     models = ("MODEL", "DEFAULT_OPUS_MODEL", "DEFAULT_SONNET_MODEL", "DEFAULT_HAIKU_MODEL")
     return {
@@ -108,8 +109,6 @@ def claude_code_variables(url: str, name: str, key: str, context: int) -> dict[s
         "ANTHROPIC_AUTH_TOKEN": key,
         **{f"ANTHROPIC_{model}": name for model in models},
         "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(context),
-        # The same for names that begin with `claude-`, of which it has a context of its own.
-        "CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(context),
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(_room_for_answer(context)),
     }
 

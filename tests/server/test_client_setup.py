@@ -119,7 +119,8 @@ def test_agents_are_told_how_long_a_text_may_be(context: int | None, answer: int
     variables = shell(told("claude-code").partition("\nclaude")[0] + "\nenv")
     found = dict(line.partition("=")[::2] for line in variables.splitlines())
     assert found["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == str(context or 65_536)
-    assert found["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] == str(context or 65_536)
+    # Below 100,000 tokens it warns of that one, and takes it for 100,000.
+    assert "CLAUDE_CODE_AUTO_COMPACT_WINDOW" not in found
     assert found["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == str(answer or 16_384)
 
 
