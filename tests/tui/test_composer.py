@@ -15,6 +15,7 @@ from fakes.scripted import Script
 
 from localspec.drafters.spec import split_names
 from localspec_tui import editor
+from localspec_tui.completion import completion
 from localspec_tui.message_history import MessageHistory
 from localspec_tui.screens.help import HelpScreen
 from localspec_tui.screens.input_dialog import InputDialog
@@ -170,6 +171,7 @@ def test_what_is_a_command() -> None:
     for message in messages:
         assert as_message(as_typed(message)) == message
         assert not is_command(as_typed(message))
+    assert (completion("/he"), completion(" /he"), completion(" he")) == ("lp", "lp", "")
     assert [complete_command(each) for each in ("/", "/cl", "/clear", "/x")] == [
         "help",
         "ear",
