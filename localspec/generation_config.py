@@ -35,6 +35,7 @@ class GenerationOptions(TypedDict, total=False):
     response_format: Mapping[str, Any] | None
     logprobs: bool
     top_logprobs: int | None
+    prompt_logprobs: bool
     post_sampling_probs: bool
     temperature: float | None
     dynatemp_range: float | None
@@ -75,17 +76,18 @@ def concrete(options: GenerationOptions) -> GenerationOptions:
 class GenerationConfig:
     """The settings of one generation.
 
-    max_tokens: the most tokens to generate. min_tokens: the model cannot end the text before this
-    many tokens. ignore_eos: the model cannot end the text. seed: the seed of all randomness; random
-    by default. rule: the verification rule. depth: drafted tokens per step; None lets the policy
-    choose, 0 is plain decoding. drafter: the name of the only drafter that may draft; None: all of
-    those that are loaded. prediction: most of the text, as far as it is known beforehand: the
-    suffix drafter copies from it. stop: strings that end the text. grammar: a GBNF grammar (or, if
-    it begins with %llguidance, one in llguidance's Lark), or schema: a JSON schema, that the text
-    must satisfy (`of` also takes OpenAI's `response_format`).
+    max_tokens: the most tokens to generate, at least 1, with `prompt_logprobs` 0. min_tokens: the
+    model cannot end the text before this many tokens. ignore_eos: the model cannot end the text.
+    seed: the seed of all randomness; random by default. rule: the verification rule. depth: drafted
+    tokens per step; None lets the policy choose, 0 is plain decoding. drafter: the name of the only
+    drafter that may draft; None: all of those that are loaded. prediction: most of the text, as far
+    as it is known beforehand: the suffix drafter copies from it. stop: strings that end the text.
+    grammar: a GBNF grammar (or, if it begins with %llguidance, one in llguidance's Lark), or
+    schema: a JSON schema, that the text must satisfy (`of` also takes OpenAI's `response_format`).
     logprobs: whether tokens have log-probabilities. top_logprobs: how many of the likeliest tokens
-    are listed with theirs (`of` then turns `logprobs` on). post_sampling_probs: whether these are
-    of the distribution that samplers and grammar leave. sampling: the chosen settings of
+    are listed with theirs (`of` then turns `logprobs` on). prompt_logprobs: whether the prompt's
+    tokens have log-probabilities, and such lists. post_sampling_probs: whether those of the text
+    are of the distribution that samplers and grammar leave. sampling: the chosen settings of
     SamplingParams.
 
     Raises InvalidValueError, which names the setting and its value.
@@ -104,6 +106,7 @@ class GenerationConfig:
     schema: str | None = None
     logprobs: bool = False
     top_logprobs: int = 0
+    prompt_logprobs: bool = False
     post_sampling_probs: bool = False
     sampling: Mapping[str, Any] = field(default_factory=dict)
 
@@ -132,12 +135,12 @@ class GenerationConfig:
 
     def __post_init__(self) -> None:
         type_fields(self)
-        require("max_tokens", self.max_tokens, 1)
+        require("max_tokens", self.max_tokens, 0 if self.prompt_logprobs else 1)
         require("min_tokens", self.min_tokens, 0, self.max_tokens)
         if self.depth is not None:
             require("depth", self.depth, 0, MAX_DEPTH)
         require("top_logprobs", self.top_logprobs, 0, 100)
-        if self.top_logprobs and not self.logprobs:
+        if self.top_logprobs and not (self.logprobs or self.prompt_logprobs):
             raise InvalidValueError(
                 f"top_logprobs is {self.top_logprobs}, and logprobs is off; leave one of them out"
             )

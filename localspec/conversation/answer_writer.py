@@ -142,6 +142,7 @@ class AnswerWriter:
                         self.leave(part)
                         break
                 else:
+                    self.stop_reason = self.stop_reason or part.stop_reason
                     return
         finally:
             self.stop_reason = self.stop_reason or "cancelled"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from localspec.engine.engine import Engine
 from localspec.engine.recipe import Recipe
 from localspec.gguf.long_rope import rotated_alike
-from localspec.llama.context_params import OUTPUT_ROWS
+from localspec.llama.context_params import DRAFT_ROWS
 from localspec.llama.sequence import KVSequence
 from localspec.loading.places import most_texts
 from localspec.sampling.block_maxima import Ids, Row
@@ -147,7 +147,7 @@ def audit(engine: Engine, recorded: Recorded) -> AuditReport:
     scored_tokens, difference = 0, 0.0
     divergences, unjudged = list[Divergence](), list[_Scored]()
     text = len(recipe.prompt_token_ids) + len(recorded.token_ids)
-    n_ctx = max(text + 1, min(text + OUTPUT_ROWS, engine.model.n_ctx_train))
+    n_ctx = max(text + 1, min(text + DRAFT_ROWS, engine.model.n_ctx_train))
     n_ctx = rotated_alike(engine.slots.own.loaded.header, n_ctx, recipe.cache_tokens)
     with (
         engine.slots.own.new_context(settings, n_ctx) as plain,
@@ -233,7 +233,7 @@ def _recorded_steps(recorded: Recorded) -> Iterator[tuple[list[int], int]]:
     """The tokens of each step and the number of rows of its pass."""
     # Rows of other texts count too: the library chooses kernels by all rows of a decode.
     rows = recorded.recipe.decode_rows or recorded.recipe.widths
-    widths = (min(each, OUTPUT_ROWS) for each in rows)
+    widths = (min(each, DRAFT_ROWS) for each in rows)
     tokens: list[int] = []
     for token, origin in zip(recorded.token_ids, recorded.origins, strict=True):
         tokens.append(token)

@@ -47,7 +47,7 @@ class Result:
     text: without the prompt and without the stop string. origins, logprobs: as in Token; logprobs
     is None unless they were asked for, and so is the entry of a token that no model wrote.
     top_logprobs: the likeliest tokens at each place with their log-probabilities, as many as were
-    asked for. stop_reason: `length` (`max_tokens` is reached),
+    asked for. prompt_logprobs: as in Generation. stop_reason: `length` (`max_tokens` is reached),
     `eos` (the model ended the text), `stop` (a stop string), `context` (it is full), `cancelled`
     (by the caller). seed: it gives the same text again. rule: the verification rule. stats: counts
     and times.
@@ -62,6 +62,7 @@ class Result:
     rule: str
     stats: Stats
     top_logprobs: list[tuple[tuple[int, float], ...]] | None = None
+    prompt_logprobs: list[Token] | None = None
 
     def __repr__(self) -> str:
         return f"<Result {excerpt(self.text)}, stopped: {self.stop_reason}, {self.stats.line}>"
@@ -155,7 +156,9 @@ class Generation(Closing, Iterator[Token]):
     a text generated in several parts. tokens: those generated so far. stats: their counts and
     times. stop_reason is None while the generation runs. interruption: what ended it, if that was
     not its reader. on_end: called once, when the generation has ended. sampler_state: that of
-    mirostat or adaptive-p behind the last of `tokens`; None: neither is on.
+    mirostat or adaptive-p behind the last of `tokens`; None: neither is on. prompt_logprobs: the
+    prompt's tokens with their log-probabilities, as far as it was read, or None if nobody asked for
+    them; their origin is `prompt`, and the first has none.
     """
 
     def __init__(
@@ -218,6 +221,16 @@ class Generation(Closing, Iterator[Token]):
                 raise self.interruption.error("this text", "write it again")
             raise StopIteration
         return token
+
+    @property
+    def prompt_logprobs(self) -> list[Token] | None:
+        if self._decoder.prompt_logprobs is None:
+            return None
+        piece, text = self._vocabulary.piece, Detokenizer()
+        return [
+            Token(text.push(piece(each.id)), each.id, each.origin, each.logprob, each.top)
+            for each in self._decoder.prompt_logprobs.known
+        ]
 
     @property
     def in_step(self) -> bool:
@@ -297,13 +310,15 @@ class Generation(Closing, Iterator[Token]):
             rule=self.settings.rule,
             stats=self.stats,
             top_logprobs=[token.top for token in self.tokens] if wanted else None,
+            prompt_logprobs=self.prompt_logprobs,
         )
 
     def _write(self) -> Token | None:
         """The next token; None if the generation was cancelled."""
         emission = next(self._emissions, None) if self._emissions else None
         if emission is None:
-            self.stop_reason = "cancelled"
+            whole = self.settings.max_tokens == 0 and not self._decoder.unread
+            self.stop_reason = "length" if whole else "cancelled"
             return None
         token = self._token(emission)
         self.tokens.append(token)

@@ -19,15 +19,12 @@ from localspec.engine.prompt import Wording
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.slot_cache import STATE, SlotCache, unless_lost
 from localspec.engine.state_store import StateStore
+from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, require
-from localspec.gguf import long_rope
-from localspec.gguf.files import files_of
-from localspec.llama import library
 from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.dry_breakers import breaker_tokens
 from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
-from localspec.loading.fingerprints import fingerprint
 from localspec.loading.invariant_widths import invariant_width
 from localspec.loading.loader import LoadedModels
 from localspec.sampling.params import SamplingParams
@@ -35,9 +32,9 @@ from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.drafter import HiddenReader
 from localspec.speculation.policy import Policy
+from localspec.speculation.prompt_logprobs import PromptLogprobs
 from localspec.stats import Stats
 from localspec.utils.media import has_media, words_of
-from localspec.utils.paths import stat_signature
 
 _NEVER = 2**63
 # Of a token, on average over a long text.
@@ -69,6 +66,8 @@ class Slot:
         self.in_answer = False
         self._scheduler = scheduler
         self._text: _Text | None = None
+        # Of the last prompt for which they were asked.
+        self._prompt_logprobs: PromptLogprobs | None = None
 
     @property
     def running(self) -> Generation | None:
@@ -153,6 +152,7 @@ class Slot:
             clock=self.scheduled.clock,
             # What was chosen for how a place copies weights costs as much for fewer rows.
             chunk=partial(self.scheduled.chunk, target.context.params.ubatch),
+            prompt_logprobs=self._logprobs_of(tokens, settings),
         )
         generation = Generation(
             loop,
@@ -177,6 +177,18 @@ class Slot:
             if isinstance(drafter, Suffix):
                 tokens = known and model.tokenize_after(known, parse_special=False)[:n_ctx]
                 drafter.predict(tokens or ())
+
+    def _logprobs_of(
+        self, tokens: Sequence[int], settings: GenerationConfig
+    ) -> PromptLogprobs | None:
+        """What takes the log-probabilities of a prompt; None where they are not asked for."""
+        if not settings.prompt_logprobs:
+            return None
+        if has_media(tokens):
+            raise InvalidValueError("prompt_logprobs is True; it must be False beside images")
+        before, top = self._prompt_logprobs, settings.top_logprobs
+        self._prompt_logprobs = PromptLogprobs(tokens, top, before)
+        return self._prompt_logprobs
 
     def reword(self, prompt: Sequence[int], wording: Wording) -> None:
         """Let drafters with a vocabulary of their own read a prompt as it is worded for them.
@@ -230,6 +242,7 @@ class Slot:
     def replace_models(self, loaded: LoadedModels) -> None:
         """Use other models or drafters; the caller has closed the ones before."""
         self.loaded = loaded
+        self._prompt_logprobs = None
 
     def close(self) -> None:
         """Free the KV caches, but not the models."""
@@ -263,7 +276,7 @@ class Slot:
                     if self.target.tokens and not states[STATE].tokens and not cache.of_drafter:
                         store.remove(cache.key)
                         return "its cache cannot be copied"
-                    store.save(cache.key, self._origin(cache), states)
+                    store.save(cache.key, cache.origin(self.loaded), states)
                 if store.problem:
                     return store.problem
         return None
@@ -274,7 +287,7 @@ class Slot:
         with self.lock:
             self.stop()
             for cache in self._caches(key):
-                states = store.load(cache.key, self._origin(cache))
+                states = store.load(cache.key, cache.origin(self.loaded))
                 with unless_lost(cache):
                     if cache.restore(states):
                         continue
@@ -304,24 +317,6 @@ class Slot:
             if member.sequence
         ]
         return [target, *drafters]
-
-    def _origin(self, cache: SlotCache) -> dict[str, object]:
-        """The properties that must be equal for a saved KV cache to be usable."""
-        context = cache.sequence.context
-        rotated = long_rope.properties(self.loaded.header, context.n_cells)
-        # Of a head, both: what it keeps is made of the target's rows.
-        ropes = [each.params.rope.options for each in (self.target.context, context)]
-        if any(ropes):
-            rotated["rope scaling"] = ropes
-        path = cache.sequence.model.path
-        written = [stat_signature(file)[1:] for file in files_of(path)]
-        return rotated | {
-            "model file": [fingerprint(path), *written],
-            "llama.cpp": library.version(),
-            "kv type": cache.kv_type,
-            "flash attention": self.loaded.runtime.flash,
-            "reproducible": self.loaded.runtime.reproducible,
-        }
 
     def set_pass_width(self, settings: GenerationConfig) -> int:
         """Set the least rows per pass for these settings; returns the context size in tokens."""

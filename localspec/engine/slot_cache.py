@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.errors import LOST
+from localspec.gguf import long_rope
+from localspec.gguf.files import files_of
+from localspec.llama import library
 from localspec.llama.sequence import KVSequence
 from localspec.llama.state import NO_STATE, State
+from localspec.loading.fingerprints import fingerprint
+from localspec.loading.loader import LoadedModels
 from localspec.utils.media import knows_media
+from localspec.utils.paths import stat_signature
 
 STATE, _MARK = "state", "mark"
 # Of a text's marks no more is saved, beside one.
@@ -53,6 +59,27 @@ class SlotCache:
         return {STATE: text.state()} | {
             f"{_MARK} {length}": State(tuple(text.tokens[:length]), data)
             for length, data in text.memory.marks.latest(_MOST_MARK_BYTES)
+        }
+
+    def origin(self, loaded: LoadedModels) -> dict[str, object]:
+        """The properties that must be equal for a saved KV cache to be usable.
+
+        loaded: the models of its slot.
+        """
+        context = self.sequence.context
+        rotated = long_rope.properties(loaded.header, context.n_cells)
+        # Of a head, both: what it keeps is made of the target's rows.
+        ropes = [each.params.rope.options for each in (loaded.target.context, context)]
+        if any(ropes):
+            rotated["rope scaling"] = ropes
+        path = self.sequence.model.path
+        written = [stat_signature(file)[1:] for file in files_of(path)]
+        return rotated | {
+            "model file": [fingerprint(path), *written],
+            "llama.cpp": library.version(),
+            "kv type": self.kv_type,
+            "flash attention": loaded.runtime.flash,
+            "reproducible": loaded.runtime.reproducible,
         }
 
     def restore(self, states: Mapping[str, State]) -> bool:

@@ -67,6 +67,11 @@ class CachedText(Closing):
         return self.memory.kind
 
     @property
+    def scores_drafts(self) -> bool:
+        """Whether the cache can forget a draft."""
+        return self.rollback is not Rollback.NOTHING
+
+    @property
     def n_cells(self) -> int:
         """The most tokens of the text, padding of a pass included."""
         return self.context.n_cells

@@ -8,7 +8,7 @@ import llama_cpp
 from localspec.errors import DeviceError, LocalspecError, ModelLoadError, PassError
 from localspec.llama.batch import require_at_most
 from localspec.llama.computation import compute
-from localspec.llama.context_params import OUTPUT_ROWS, ContextParams
+from localspec.llama.context_params import DRAFT_ROWS, OUTPUT_ROWS, ContextParams
 from localspec.llama.hidden_states import output_wanted
 from localspec.llama.kv_cache import KVCache
 from localspec.llama.media import encoded
@@ -47,10 +47,11 @@ class Context(KVCache[KVSequence]):
         if len(passes) > 1 and any(sequence_of(each).media_of(each) for each in passes):
             return False
         # With a part of a prompt in the decode, the others would miss their rows.
-        most = OUTPUT_ROWS if len(passes) > 1 and output_wanted(passes) else self.chunk
+        most = DRAFT_ROWS if len(passes) > 1 and output_wanted(passes) else self.chunk
+        most_wanted = DRAFT_ROWS if len(passes) > 1 else OUTPUT_ROWS
         return (
             sum(map(self.rows_of, passes)) <= most
-            and sum(each.wanted for each in passes) <= OUTPUT_ROWS
+            and sum(each.wanted for each in passes) <= most_wanted
             and branches <= self.params.branches
         )
 
@@ -130,7 +131,7 @@ class Context(KVCache[KVSequence]):
             raise LocalspecError("an image is read by a decode of its own; compute it alone")
         rows = list(map(self.rows_of, passes))
         branches = sum(sequence_of(each).branches_of(each) for each in passes)
-        require_at_most(sum(each.wanted for each in passes), OUTPUT_ROWS, "rows with logits")
+        require_at_most(sum(each.wanted for each in passes), DRAFT_ROWS, "rows with logits")
         require_at_most(sum(rows), self.chunk, "rows")
         require_at_most(branches, self.params.branches, "further branches of drafts")
         if self.rollback is Rollback.BOUNDED and len(set(rows)) > 1:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from localspec.llama.rope import UNSCALED, RopeScaling
 from localspec.speculation.draft import MAX_DEPTH
+from localspec.speculation.passes import WIDE
 
 # The usual number of prompt tokens per pass: few enough that a generation can be cancelled quickly.
 # It is the most rows of a decode too.
@@ -13,7 +14,9 @@ LEAST_CHUNK, MOST_CHUNK = 64, 8192
 # Attention is computed over a multiple of so many cells: the least that all cells in use fit in.
 ATTENTION_STEP = 256
 # The most rows with logits in one decode; each row reserves n_vocab floats of compute buffer.
-OUTPUT_ROWS = MAX_DEPTH + 1
+OUTPUT_ROWS = WIDE
+# The most of them in a decode that scores drafts: no wide one, whose digits are others.
+DRAFT_ROWS = MAX_DEPTH + 1
 
 
 @dataclass(frozen=True, slots=True)

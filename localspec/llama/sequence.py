@@ -12,7 +12,7 @@ from localspec.llama.cached_text import CLOSED, CachedText
 from localspec.llama.context_params import ATTENTION_STEP, OUTPUT_ROWS
 from localspec.llama.kv_cache import KVCache
 from localspec.llama.media import encoded
-from localspec.llama.rollback import Memory, Rollback
+from localspec.llama.rollback import Memory
 from localspec.llama.tree import Tree
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.passes import WIDE, Pass, Scores, draft_pass
@@ -146,7 +146,7 @@ class KVSequence(CachedText):
         """Raise LocalspecError if the text cannot have this pass."""
         if self._closed:
             raise LocalspecError(CLOSED)
-        if requested.drafted and self.rollback is Rollback.NOTHING:
+        if requested.drafted and not self.scores_drafts:
             raise LocalspecError(f"this model's cache can forget {self.rollback.value}: no drafts")
         if requested.parents and (branches := 1 + self.branches_of(requested)) > self.branches:
             raise LocalspecError(

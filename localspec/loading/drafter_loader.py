@@ -19,7 +19,6 @@ from localspec.gguf.heads import MTP_KINDS, Head
 from localspec.gguf.mask_token import is_pard
 from localspec.gguf.reader import Header
 from localspec.llama.model import Model
-from localspec.llama.rollback import Rollback
 from localspec.llama.rope import RopeScaling, position_table
 from localspec.llama.sequence import KVSequence
 from localspec.loading import drawing_ahead
@@ -115,7 +114,7 @@ def load_drafters(
     drafts worse. Raises DrafterMismatchError for a named drafter that cannot draft for this target.
     """
     sources = sources or CopySources()
-    if found.drafters and target.rollback is Rollback.NOTHING:
+    if found.drafters and not target.scores_drafts:
         why = f"this model's cache can forget {target.rollback.value}"
         if not found.request.is_only_auto:
             raise DrafterMismatchError(f"{why}; use {options(draft='none')}")

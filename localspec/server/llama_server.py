@@ -40,6 +40,7 @@ def routes() -> list[Route]:
         "/metrics": _metrics,
         "/props": _props,
         "/slots": _slots,
+        "/tokenizer_info": _tokenizer_info,
         "/models": _models,
         "/v1/models": _models,
         "/v1/models/{name:path}": _model,
@@ -196,18 +197,37 @@ def _described(model: AnyModel, catalog: Catalog) -> dict[str, Any]:
     return found
 
 
+async def _tokenizer_info(request: Request) -> Response:
+    """What clients of vLLM ask, such as lm-eval, which then tokenize here."""
+    async with lease(request, Fields({})) as service:
+        model = service.engine.model
+        return JsonAnswer(
+            {
+                "bos_token": model.piece_text(model.bos) if model.bos >= 0 else None,
+                "eos_token": model.piece_text(model.eos) if model.eos >= 0 else None,
+                "pad_token": None,
+                "chat_template": model.chat_template,
+                "model_max_length": service.engine.context,
+            }
+        )
+
+
 async def _tokenize(request: Request) -> Response:
     body = await body_of(request)
-    text = body.text("content")
+    # vLLM's clients send a prompt.
+    name = "content" if "content" in body or "prompt" not in body else "prompt"
+    text = body.text(name)
     if text is None:
-        raise ApiError(400, "content is missing; send the text", param="content")
+        raise ApiError(400, f"{name} is missing; send the text", param=name)
     if len(text) > _MOST_CHARACTERS:
         raise ApiError(
             400,
-            f"content has {len(text)} characters; send {_MOST_CHARACTERS} at most at once",
-            param="content",
+            f"{name} has {len(text)} characters; send {_MOST_CHARACTERS} at most at once",
+            param=name,
         )
     special, pieces = bool(body.flag("add_special")), body.flag("with_pieces")
+    if name == "prompt":
+        special = body.flag("add_special_tokens") is not False
     parse = body.flag("parse_special") is not False
 
     def tokens(service: Service) -> list[Any]:
@@ -215,7 +235,9 @@ async def _tokenize(request: Request) -> Response:
         return [_piece(service, token) for token in found] if pieces else found
 
     async with lease(request, body) as service, service.aside:
-        return JsonAnswer({"tokens": await asyncio.to_thread(tokens, service)})
+        found = await asyncio.to_thread(tokens, service)
+        sizes = {"count": len(found), "max_model_len": service.engine.context}
+        return JsonAnswer({"tokens": found, **(sizes if name == "prompt" else {})})
 
 
 def _piece(service: Service, token: int) -> dict[str, Any]:
@@ -237,7 +259,7 @@ async def _detokenize(request: Request) -> Response:
             text = await asyncio.to_thread(service.text, tokens)
         except TypeError as error:
             raise body.wrong("tokens", "a list of token ids") from error
-    return JsonAnswer({"content": text})
+    return JsonAnswer({"content": text, "prompt": text})
 
 
 async def _apply_template(request: Request) -> Response:

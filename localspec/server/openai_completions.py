@@ -38,6 +38,7 @@ class CompletionRequest:
     """A request, read and checked.
 
     prompts: texts or token ids. suffix: what follows the text to write; None: it only continues.
+    echo: whether the prompt comes in front of the text.
     """
 
     prompts: list[Any]
@@ -56,17 +57,18 @@ def read(body: Fields, service: Service) -> CompletionRequest:
         raise body.wrong("best_of", "equal to n")
     top = body.whole("logprobs", 0, 20)
     echo = bool(body.flag("echo"))
-    if echo and top is not None:
-        raise body.wrong("logprobs", "left out with echo: a prompt has none here")
+    suffix = body.text("suffix") or None  # an empty one is none
+    if echo and suffix and top is not None:
+        raise body.wrong("logprobs", "left out with echo and suffix: the prompt has other tokens")
+    names = "max_tokens", "max_completion_tokens", "n_predict"
+    most = most_tokens(body, *names, context=USUAL_TOKENS, least=0 if echo else 1)
     settings = service.settings_of(
         body,
-        max_tokens=most_tokens(
-            body, "max_tokens", "max_completion_tokens", "n_predict", context=USUAL_TOKENS
-        ),
+        max_tokens=most,
         logprobs=top is not None,
         top_logprobs=top or None,
+        prompt_logprobs=echo and (top is not None or not most),
     )
-    suffix = body.text("suffix") or None  # an empty one is none
     return CompletionRequest(_prompts(body), suffix, settings, echo, form)
 
 
@@ -99,12 +101,10 @@ async def complete(request: CompletionRequest, service: Service) -> JSON:
             texts.setdefault(number, []).append(delta.text if delta else "")
     choices: list[JSON] = []
     for number, reply in sorted(found.items()):
-        text = "".join(texts[number])
-        if request.echo:
-            text = _echo(request, number, service) + text
-        logprobs = None
+        echo = _echo(request, number, service)
+        text, logprobs = echo + "".join(texts[number]), None
         if request.settings.logprobs:
-            logprobs = CompletionLogprobs(service).lists(reply.tokens)
+            logprobs = CompletionLogprobs(service, echo).lists(reply.prompt_logprobs + reply.tokens)
         choices.append(_choice(number, text, finish_reason(reply), logprobs))
     return {
         **answer_head(service, "text_completion", "cmpl"),
@@ -118,14 +118,17 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
     """The answer in chunks, those of all texts as they come."""
     head, found = answer_head(service, "text_completion", "cmpl"), dict[int, Reply]()
     form, prompts = request.form, await _asked(request, service)
-    lists = [CompletionLogprobs(service) for _ in range(len(prompts) * form.choices)]
+    lists = dict[int, CompletionLogprobs]()
     async with aclosing(merged(service, prompts, form)) as deltas:
         async for number, reply, delta in deltas:
-            if number not in found:
-                found[number] = reply
+            found[number] = reply
+            if number not in lists and not (delta and delta.progress):
+                echo, logprobs = _echo(request, number, service), None
+                lists[number] = CompletionLogprobs(service, echo)
+                if request.settings.logprobs and reply.prompt_logprobs:
+                    logprobs = lists[number].lists(reply.prompt_logprobs)
                 if request.echo:
-                    text = _echo(request, number, service)
-                    yield {**head, "choices": [_choice(number, text, None, None)]}
+                    yield {**head, "choices": [_choice(number, echo, None, logprobs)]}
             if delta is None:
                 last = _choice(number, "", finish_reason(reply), None)
                 yield {**head, "choices": [last], **form.at_end(reply)}
@@ -157,7 +160,9 @@ async def _asked(request: CompletionRequest, service: Service) -> list[TextReque
 
 
 def _echo(request: CompletionRequest, number: int, service: Service) -> str:
-    """The prompt of the text of this number."""
+    """The prompt of the text of this number, where it comes in front of it."""
+    if not request.echo:
+        return ""
     prompt = request.prompts[number // request.form.choices]
     return prompt if isinstance(prompt, str) else service.text(prompt)
 

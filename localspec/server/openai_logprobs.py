@@ -9,6 +9,7 @@ from localspec.engine.generation import Token
 from localspec.server.errors import JSON
 from localspec.server.options import TextSettings
 from localspec.server.service import Service
+from localspec.speculation.prompt_logprobs import ORIGIN
 
 # JSON has no infinity.
 _LEAST = -9999.0
@@ -41,25 +42,39 @@ def _shown(value: float | None) -> float:
 
 
 class CompletionLogprobs:
-    """The lists of the older protocol, for the tokens of one text, all at once or one by one."""
+    """The lists of the older protocol, for the tokens of one text, all at once or one by one.
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    echo: the prompt, where it comes in front of the text.
+    """
+
+    def __init__(self, service: Service, echo: str = "") -> None:
+        self._service, self._echo = service, echo
         self._detokenizer = Detokenizer()
         self._offset = 0
 
     def lists(self, tokens: Iterable[Token]) -> JSON:
-        """The lists of the next tokens. A `text_offset` counts the whole characters before it."""
+        """The lists of the next tokens. A `text_offset` counts the whole characters before it.
+
+        The very first token of a prompt has no log-probability.
+        """
         found: JSON = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
         for token in tokens:
             found["tokens"].append(self._text(token.id))
-            found["token_logprobs"].append(_shown(token.logprob))
-            found["top_logprobs"].append(
-                {self._text(other): _shown(value) for other, value in token.top}
-            )
+            top = {self._text(other): _shown(value) for other, value in token.top}
+            is_first = token.origin == ORIGIN and token.logprob is None
+            found["token_logprobs"].append(None if is_first else _shown(token.logprob))
+            found["top_logprobs"].append(None if is_first else top)
             found["text_offset"].append(self._offset)
-            self._offset += len(self._detokenizer.push(self._service.piece(token.id)))
+            self._offset += len(self._detokenizer.push(self._piece(token)))
         return found
+
+    def _piece(self, token: Token) -> bytes:
+        """A token's bytes in the text; in a prompt control tokens have some, but no added BOS."""
+        if token.origin != ORIGIN:
+            return self._service.piece(token.id)
+        piece = self._service.prompt_piece(token.id)
+        is_added = token.logprob is None and not self._echo.encode().startswith(piece)
+        return b"" if is_added else piece
 
     def _text(self, token: int) -> str:
         """A token's text; of a part of a character its bytes, as OpenAI writes them."""

@@ -130,13 +130,13 @@ def settings_of(
         raise ApiError.of(error) from error
 
 
-def most_tokens(body: Fields, *names: str, context: int) -> int:
+def most_tokens(body: Fields, *names: str, context: int, least: int = 1) -> int:
     """The most tokens of the answer: the first of these members that is there, else the context."""
     for name in names:
         asked = body.whole(name, -1, 2**31 - 1)
-        if asked == 0:
-            raise body.wrong(name, "at least 1")
-        if asked is not None and asked > 0:
+        if asked is not None and 0 <= asked < least:
+            raise body.wrong(name, f"at least {least}")
+        if asked is not None and asked >= 0:
             return asked
     return context
 

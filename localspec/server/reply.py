@@ -88,6 +88,11 @@ class Reply:
         return ReasoningCalls(parser) if parser and parser.openings and not parser.bare else None
 
     @property
+    def prompt_logprobs(self) -> list[Token]:
+        """The prompt's tokens with their log-probabilities, where they were asked for."""
+        return (self.generation and self.generation.prompt_logprobs) or []
+
+    @property
     def stats(self) -> Stats:
         """The counts and times so far; those of the prompt are of what was asked."""
         return self._writer.stats

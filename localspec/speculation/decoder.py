@@ -13,8 +13,9 @@ from localspec.speculation.drafter import Limit, proposal, ready
 from localspec.speculation.drawing_ahead import DrawingAhead
 from localspec.speculation.emission import Emission, until_end
 from localspec.speculation.followers import Followers
-from localspec.speculation.passes import Compute, Pass, Passes, Scores, direct, draft_pass
+from localspec.speculation.passes import WIDE, Compute, Pass, Passes, Scores, direct, draft_pass
 from localspec.speculation.policy import PLAIN_STEP, Decision, Policy, Step
+from localspec.speculation.prompt_logprobs import PromptLogprobs
 from localspec.speculation.rules import Rule, Verdict
 from localspec.speculation.target import Target
 from localspec.speculation.target_rows import TargetRows
@@ -39,6 +40,7 @@ class Decoder:
     clock: the time in seconds, without the time in which other texts were computed.
     chunk: returns how many tokens of the prompt the next pass should read at most.
     most: returns how many tokens the next step may commit.
+    prompt_logprobs: takes the logits behind the prompt's tokens; None: nobody wants them.
 
     All tokens of a step are in `text` and in the caches before `receive` returns them. To keep only
     some of them, cut `text` and begin again.
@@ -59,6 +61,7 @@ class Decoder:
     clock: Callable[[], float] = perf_counter
     chunk: Callable[[], int] | None = None
     most: Callable[[], int] | None = None
+    prompt_logprobs: PromptLogprobs | None = None
     prefix: Prefix = field(init=False)
     _held: int = field(init=False, default=0)
     _place_to_mark: int = field(init=False, default=0)
@@ -95,6 +98,8 @@ class Decoder:
         with self._timing("prompt"):
             shared = target.shared(prompt)
             held = self._followers.choose(self.text, shared)
+            if self.prompt_logprobs:
+                held = min(held, self.prompt_logprobs.most_held)
             self._place_to_mark = self._followers.words.place_to_mark(target.place_to_mark(prompt))
             shared = min(shared, held)
             self._held = target.truncate(shared)
@@ -165,21 +170,42 @@ class Decoder:
     def _read_chunk(self) -> Passes[None]:
         """Evaluate the next tokens of the prompt, all but the last, which the first step does."""
         most = min(self.target.most_kept, self.chunk() if self.chunk else self.target.most_kept)
-        unread = self.unread
+        unread, wanted = self.unread, 1
         if self._held < self._place_to_mark:
             unread = min(unread, self._place_to_mark - self._held)
+        if self.prompt_logprobs:
+            most = min(most, WIDE)
+            wanted = min(unread, most)
+            if most == WIDE < unread < 2 * WIDE and self.target.scores_drafts:
+                yield from self._score_ahead(self.prompt_logprobs, WIDE)
+                most, wanted = unread, unread - WIDE
         count = self.target.part(self.text, self._held, self._held + unread, most)
         chunk = self.text[self._held : self._held + count]
         with self._timing("prompt"):
-            scores = yield Pass(self.target, chunk, hidden=self._followers.layers)
+            layers = self._followers.layers
+            scores = yield Pass(self.target, chunk, wanted=wanted, hidden=layers)
             self._held += len(chunk)
             self.stats.prompt_evaluated += len(chunk)
             start, marked = self._held - len(chunk), self._held == self._place_to_mark
+            if self.prompt_logprobs:
+                self.prompt_logprobs.take(self._held - wanted, scores.logits)
             yield from self._followers.show(
                 self.text, start, chunk, scores, range(len(chunk)), marked=marked
             )
             if marked:
                 self.target.mark()
+
+    def _score_ahead(self, logprobs: PromptLogprobs, count: int) -> Passes[None]:
+        """Score the next tokens of the prompt as a draft that is taken back.
+
+        So the last pass can be a wide one, though it has more rows than can have logits.
+        """
+        draft = self.text[self._held : self._held + count]
+        with self._timing("prompt"):
+            scores = yield Pass(self.target, draft, drafted=count, wanted=count)
+            logprobs.take(self._held, scores.logits)
+            self.target.commit([])
+            self.stats.prompt_again += count
 
     def _step(self, remaining: int, *, hurried: bool) -> Passes[None]:
         """Run one target pass and commit 1 to `remaining` tokens, but not more than `most`."""

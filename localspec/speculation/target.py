@@ -12,7 +12,7 @@ class Target(Cached, Protocol):
     n_vocab: the number of tokens in the vocabulary. most_kept: the most tokens of the next pass
     that can become text. branches: the most branches of a draft; 1 where only chains can be scored.
     only_chains: the reason why trees can never be scored in this model's cache; None if a larger
-    context could. takes_back: as in Limit.
+    context could. takes_back: as in Limit. scores_drafts: whether the cache can forget a draft.
     """
 
     @property
@@ -29,6 +29,9 @@ class Target(Cached, Protocol):
 
     @property
     def takes_back(self) -> int | None: ...
+
+    @property
+    def scores_drafts(self) -> bool: ...
 
     def shared(self, tokens: Sequence[int]) -> int:
         """The length of the common prefix of `tokens` and the text."""

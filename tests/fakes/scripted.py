@@ -187,6 +187,7 @@ class ScriptedTarget:
 
     most_kept = 64
     takes_back = None
+    scores_drafts = True
     rollback = Rollback.PARTIAL
 
     def __init__(self, model: ScriptedModel, n_ctx: int) -> None:

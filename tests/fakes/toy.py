@@ -52,6 +52,7 @@ class ToyTarget:
 
     most_kept = 512
     takes_back = None
+    scores_drafts = True
     branches = 100
     only_chains = None
 

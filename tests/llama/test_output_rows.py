@@ -9,7 +9,7 @@ from fakes.numpy_llama import Tensors
 from fakes.tiny import FAMILIES, WIDTH, write_tiny
 
 from localspec.llama.context import Context
-from localspec.llama.context_params import OUTPUT_ROWS, ContextParams
+from localspec.llama.context_params import DRAFT_ROWS, ContextParams
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rollback import SNAPSHOTS
@@ -104,13 +104,13 @@ def test_long_parts_of_prompts_are_kept_apart(context: Make) -> None:
     assert company.fits([drafted, Pass(two, [3] * 60)])
     assert not company.fits([drafted, Pass(two, [3] * 61)])
     assert company.fits([draft_pass(one, 70, Draft([80, 90])), Pass(two, [3] * 61)])
-    assert company.fits([draft_pass(one, 70, Draft([80] * (OUTPUT_ROWS - 1)), (OUTPUT,))])
+    assert company.fits([draft_pass(one, 70, Draft([80] * (DRAFT_ROWS - 1)), (OUTPUT,))])
 
 
 def test_more_rows_than_outputs_have_none(context: Make) -> None:
     """As where a text is evaluated again in front of a long draft."""
     with context().new_sequence() as text, context().new_sequence() as fresh:
-        long = Draft([80] * (OUTPUT_ROWS - 1))
+        long = Draft([80] * (DRAFT_ROWS - 1))
         for each in (text, fresh):
             each.extend(PROMPT)
         text.memory.cut(2)

@@ -24,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from localspec.errors import LocalspecError
 from localspec.llama.context import Context
-from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, ContextParams
+from localspec.llama.context_params import CHUNK, DRAFT_ROWS, ContextParams
 from localspec.llama.kv_cache import MAX_IDS
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
@@ -462,7 +462,7 @@ def test_one_more_than_planned_is_refused_in_words(models: dict[str, Model], kin
     rows = Pass(one, [5] * CHUNK)
     with pytest.raises(LocalspecError, match="decode of 513 rows was asked for; 512 are the most"):
         context.decode([rows, Pass(two, [5])])
-    logits = draft_pass(one, 5, Draft([5] * (OUTPUT_ROWS - 1)))
+    logits = draft_pass(one, 5, Draft([5] * (DRAFT_ROWS - 1)))
     with pytest.raises(LocalspecError, match="of 64 rows with logits was asked for; 63 are"):
         context.decode([logits, Pass(two, [5])])
     trees = [draft_pass(each, 5, Draft([6, 7, 8], [ROOT] * 3)) for each in (one, two)]
@@ -475,7 +475,7 @@ def test_one_more_than_planned_is_refused_in_words(models: dict[str, Model], kin
     assert [len(each.tokens) for each in (one, two, three)] == [4, 4, 4]
     # As many as planned are computed.
     assert len(context.decode([Pass(one, [5] * (CHUNK - 1)), Pass(two, [5])])) == 2
-    assert len(context.decode([logits])[0].logits) == OUTPUT_ROWS
+    assert len(context.decode([logits])[0].logits) == DRAFT_ROWS
     assert len(context.decode([trees[0], draft_pass(two, 5, Draft([6]))])) == 2
     context.resize(4)
     context.new_sequence()

@@ -145,3 +145,86 @@ def test_an_empty_suffix_is_none(client: OpenAI) -> None:
     settings: Any = {"model": "localspec", "prompt": "ls", "max_tokens": 4, "seed": 3}
     answer = client.completions.create(**settings, suffix="")
     assert answer.choices[0].text == client.completions.create(**settings).choices[0].text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_log_probabilities_of_an_echoed_prompt_are_those_that_its_text_had(
+    reproducible: Served, *, stream: bool
+) -> None:
+    client = OpenAI(base_url=f"{reproducible.url}/v1", api_key="none", max_retries=0)
+    settings: Any = {"model": MODEL, "temperature": 0, "logprobs": 2}
+    settings["extra_body"] = {"ignore_eos": True}
+    written = client.completions.create(prompt="$ ls", max_tokens=40, **settings)
+    text, [own] = written.choices[0].text, [each.logprobs for each in written.choices]
+    ids = reproducible.post("/tokenize", {"prompt": "$ ls"}).json()["tokens"]
+    ids += reproducible.post("/tokenize", {"content": text}).json()["tokens"]
+    settings |= {"prompt": ids, "max_tokens": 3, "echo": True}
+    if stream:
+        parts = [part.choices[0] for part in client.completions.create(**settings, stream=True)]
+        whole, lists = "".join(part.text for part in parts), dict[str, list[Any]]()
+        for part in parts:
+            for name, values in (part.logprobs.model_dump() if part.logprobs else {}).items():
+                lists[name] = lists.get(name, []) + values
+    else:
+        choice = client.completions.create(**settings).choices[0]
+        whole, lists = choice.text, choice.logprobs.model_dump() if choice.logprobs else {}
+    assert own and own.token_logprobs and len(own.token_logprobs) > 10
+    assert whole.startswith(f"<|endoftext|>$ ls{text}"), "BOS is one of the given ids"
+    assert len(lists["tokens"]) == len(ids) + 3
+    assert (lists["token_logprobs"][0], lists["top_logprobs"][0]) == (None, None)
+    begin = len(ids) - len(own.token_logprobs)
+    for name in ("tokens", "token_logprobs", "top_logprobs"):
+        assert lists[name][begin : len(ids)] == getattr(own, name)
+    for token, offset in zip(lists["tokens"], lists["text_offset"], strict=True):
+        assert whole[offset : offset + len(token)] == token
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_echo_alone_writes_no_token(client: OpenAI, *, stream: bool) -> None:
+    settings: Any = {"model": MODEL, "prompt": "$ ls -l\n", "max_tokens": 0, "echo": True}
+    if stream:
+        parts = [*client.completions.create(**settings, stream=True)]
+        assert "".join(part.choices[0].text for part in parts) == "$ ls -l\n"
+        assert parts[-1].choices[0].finish_reason == "length"
+        return
+    for logprobs in (None, 0, 5):
+        answer = client.completions.create(**settings, logprobs=logprobs)
+        [choice] = answer.choices
+        assert (choice.text, choice.finish_reason) == ("$ ls -l\n", "length")
+        assert answer.usage and answer.usage.completion_tokens == 0
+        assert (choice.logprobs is None) == (logprobs is None)
+        if choice.logprobs:
+            assert {*map(len, (choice.logprobs.top_logprobs or [])[1:])} == {logprobs}
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"max_tokens": 0}, "max_tokens is 0; it must be at least 1"),
+        (
+            {"echo": True, "suffix": "x", "logprobs": 1},
+            "logprobs is 1; it must be left out with echo and suffix: the prompt has other tokens",
+        ),
+    ],
+)
+def test_what_an_echo_cannot_have(reproducible: Served, more: dict[str, Any], told: str) -> None:
+    answer = reproducible.post("/v1/completions", {"prompt": "$ ls", **more})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, told)
+
+
+def test_tokens_as_clients_of_vllm_ask_for_them(reproducible: Served) -> None:
+    info = httpx.get(f"{reproducible.url}/tokenizer_info").json()
+    props = httpx.get(f"{reproducible.url}/props").json()
+    for name in ("bos_token", "eos_token", "chat_template"):
+        assert info[name] == props[name] != ""
+    for special in (True, False):
+        text = {"add_special": special, "content": "$ ls"}
+        body = {"prompt": "$ ls"} if special else {"prompt": "$ ls", "add_special_tokens": False}
+        found = reproducible.post("/tokenize", body).json()
+        assert found["tokens"] == reproducible.post("/tokenize", text).json()["tokens"]
+        assert (found["count"], found["max_model_len"]) == (
+            len(found["tokens"]),
+            props["default_generation_settings"]["n_ctx"],
+        )
+        shown = reproducible.post("/detokenize", {"tokens": found["tokens"]}).json()["prompt"]
+        assert shown == "<|endoftext|>" * special + "$ ls"

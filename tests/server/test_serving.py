@@ -183,7 +183,8 @@ def test_other_paths(served: Served) -> None:
     assert wrong == "GET /v1/messages is not served here; use POST"
     assert served.get("/health").json() == {"status": "ok"}
     tokens = served.post("/tokenize", {"content": "list files"}).json()["tokens"]
-    assert served.post("/detokenize", {"tokens": tokens}).json() == {"content": "list files"}
+    text = {"content": "list files", "prompt": "list files"}
+    assert served.post("/detokenize", {"tokens": tokens}).json() == text
     turn = {"content": "list<|im_end|>é\n", "add_special": True, "with_pieces": True}
     pieces = served.post("/tokenize", turn).json()["tokens"]
     shown = [each["piece"] for each in pieces]

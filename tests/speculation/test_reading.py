@@ -45,6 +45,7 @@ class Forgetful:
     """
 
     n_vocab, most_kept, branches, only_chains, takes_back = N_VOCAB, 6, 9, None, None
+    scores_drafts = True
 
     def __init__(self, *, grain: int, loses: int, other: list[int], place: int) -> None:
         self.grain, self.loses, self.other, self.place = grain, loses, other, place

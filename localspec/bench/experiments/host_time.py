@@ -47,6 +47,7 @@ class _StubTarget:
 
     most_kept = 512
     takes_back = None
+    scores_drafts = True
     branches = 1
     only_chains = None
 
