@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from localspec.conversation.turns import Turn
 from localspec.engine.slot import Slot
+from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions, concrete
 from localspec.sampling.keyed_hash import derive_seed
 
@@ -12,8 +13,14 @@ _NO_LIMIT = 2**31 - 1
 
 def config_of(options: GenerationOptions) -> GenerationConfig:
     """The checked settings; without `max_tokens`, the length is unlimited."""
-    longest = options.get("max_tokens") or _NO_LIMIT
-    return GenerationConfig.of(**{**options, "max_tokens": longest})
+    if options.get("prompt_logprobs"):
+        raise InvalidValueError(
+            "prompt_logprobs is True; a conversation has none: `Engine.generate` gives them"
+        )
+    longest = options.get("max_tokens")
+    return GenerationConfig.of(
+        **{**options, "max_tokens": _NO_LIMIT if longest is None else longest}
+    )
 
 
 def settings_of_question(slot: Slot, options: GenerationOptions) -> GenerationConfig:

@@ -28,6 +28,11 @@ def test_an_engine_that_is_none(engine: Any) -> None:
         ({"conversation": [Turn("user", "a")]}, r"conversation is \[Turn.*; it must be a Conv"),
         ({"when_full": "ask"}, "when_full is 'ask'; it must be stop or drop"),
         ({"thinking_budget": -1}, "thinking_budget is -1; it must be at least 0"),
+        ({"max_tokens": 0}, "max_tokens is 0; it must be at least 1"),
+        (
+            {"prompt_logprobs": True},
+            "prompt_logprobs is True; a conversation has none: `Engine.gen",
+        ),
     ],
 )
 def test_options_of_a_session(options: Any, said: str) -> None:
