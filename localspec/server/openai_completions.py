@@ -1,5 +1,6 @@
 """POST /v1/completions, OpenAI's older protocol: a text is continued."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -104,7 +105,9 @@ async def complete(request: CompletionRequest, service: Service) -> JSON:
         echo = _echo(request, number, service)
         text, logprobs = echo + "".join(texts[number]), None
         if request.settings.logprobs:
-            logprobs = CompletionLogprobs(service, echo).lists(reply.prompt_logprobs + reply.tokens)
+            tokens = reply.prompt_logprobs + reply.tokens
+            # A long prompt has many, and others wait for the loop.
+            logprobs = await asyncio.to_thread(CompletionLogprobs(service, echo).lists, tokens)
         choices.append(_choice(number, text, finish_reason(reply), logprobs))
     return {
         **answer_head(service, "text_completion", "cmpl"),
@@ -125,8 +128,8 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
             if number not in lists and not (delta and delta.progress):
                 echo, logprobs = _echo(request, number, service), None
                 lists[number] = CompletionLogprobs(service, echo)
-                if request.settings.logprobs and reply.prompt_logprobs:
-                    logprobs = lists[number].lists(reply.prompt_logprobs)
+                if request.settings.logprobs and (tokens := reply.prompt_logprobs):
+                    logprobs = await asyncio.to_thread(lists[number].lists, tokens)
                 if request.echo:
                     yield {**head, "choices": [_choice(number, echo, None, logprobs)]}
             if delta is None:
