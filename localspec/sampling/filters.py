@@ -148,7 +148,7 @@ def distribution(
     if greedy and (params.typical_p == 1 or params.mirostat) and not xtc:
         token = row.argmax(0, keepdims=True)
         logit = row.take(token)
-        _require_possible(logit[0])
+        require_possible(logit[0])
         return Distribution(logit, token)
     if state is not None and params.mirostat:
         return by_mirostat(_possible(row), params, state)
@@ -200,11 +200,12 @@ def largest(row: Row, k: int) -> Ids:
 def _possible(row: Row) -> BlockMaxima:
     """The block maxima of a row that leaves a token."""
     maxima = BlockMaxima(row)
-    _require_possible(maxima.top)
+    require_possible(maxima.top)
     return maxima
 
 
-def _require_possible(top: np.float32) -> None:
+def require_possible(top: np.float32) -> None:
+    """Raise NoTokenError or BrokenLogitsError where a row with this maximum leaves no token."""
     if math.isfinite(top):
         return
     if np.isnan(top) or top == np.inf:

@@ -156,7 +156,8 @@ async def _whole(
         async with lease(request, body) as service:
             return await work(await asyncio.to_thread(read, body, service), service)
 
-    return JsonAnswer(await unless_gone(request, leased()))
+    # The log-probabilities of long prompts are megabytes.
+    return await asyncio.to_thread(JsonAnswer, await unless_gone(request, leased()))
 
 
 def _answers(

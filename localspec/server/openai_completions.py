@@ -102,12 +102,12 @@ async def complete(request: CompletionRequest, service: Service) -> JSON:
             texts.setdefault(number, []).append(delta.text if delta else "")
     choices: list[JSON] = []
     for number, reply in sorted(found.items()):
-        echo = _echo(request, number, service)
+        echo, lists = _echo(request, number, service), CompletionLogprobs(service)
         text, logprobs = echo + "".join(texts[number]), None
         if request.settings.logprobs:
-            tokens = reply.prompt_logprobs + reply.tokens
-            # A long prompt has many, and others wait for the loop.
-            logprobs = await asyncio.to_thread(CompletionLogprobs(service, echo).lists, tokens)
+            ahead = await _prompt_lists(request, number, reply, lists, echo)
+            behind = lists.lists(reply.tokens)
+            logprobs = {name: ahead.get(name, []) + behind[name] for name in behind}
         choices.append(_choice(number, text, finish_reason(reply), logprobs))
     return {
         **answer_head(service, "text_completion", "cmpl"),
@@ -126,12 +126,10 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
         async for number, reply, delta in deltas:
             found[number] = reply
             if number not in lists and not (delta and delta.progress):
-                echo, logprobs = _echo(request, number, service), None
-                lists[number] = CompletionLogprobs(service, echo)
-                if request.settings.logprobs and (tokens := reply.prompt_logprobs):
-                    logprobs = await asyncio.to_thread(lists[number].lists, tokens)
+                echo, lists[number] = _echo(request, number, service), CompletionLogprobs(service)
+                ahead = await _prompt_lists(request, number, reply, lists[number], echo)
                 if request.echo:
-                    yield {**head, "choices": [_choice(number, echo, None, logprobs)]}
+                    yield {**head, "choices": [_choice(number, echo, None, ahead or None)]}
             if delta is None:
                 last = _choice(number, "", finish_reason(reply), None)
                 yield {**head, "choices": [last], **form.at_end(reply)}
@@ -166,8 +164,24 @@ def _echo(request: CompletionRequest, number: int, service: Service) -> str:
     """The prompt of the text of this number, where it comes in front of it."""
     if not request.echo:
         return ""
-    prompt = request.prompts[number // request.form.choices]
+    prompt = _given(request, number)
     return prompt if isinstance(prompt, str) else service.text(prompt)
+
+
+def _given(request: CompletionRequest, number: int) -> Any:
+    """The prompt of the text of this number, a text or token ids."""
+    return request.prompts[number // request.form.choices]
+
+
+async def _prompt_lists(
+    request: CompletionRequest, number: int, reply: Reply, lists: CompletionLogprobs, echo: str
+) -> JSON:
+    """The log-probabilities of the prompt of the text of this number; empty: there are none."""
+    tokens = reply.prompt_logprobs if request.settings.logprobs else []
+    if not tokens:
+        return {}
+    # A long prompt has many, and others wait for the loop.
+    return await asyncio.to_thread(lists.prompt_lists, tokens, _given(request, number), echo)
 
 
 def _choice(index: int, text: str, reason: str | None, logprobs: JSON | None) -> JSON:

@@ -1,7 +1,7 @@
 """Log-probabilities, as OpenAI's protocols write them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from localspec.engine.detokenizer import Detokenizer
@@ -9,7 +9,6 @@ from localspec.engine.generation import Token
 from localspec.server.errors import JSON
 from localspec.server.options import TextSettings
 from localspec.server.service import Service
-from localspec.speculation.prompt_logprobs import ORIGIN
 
 # JSON has no infinity.
 _LEAST = -9999.0
@@ -42,39 +41,41 @@ def _shown(value: float | None) -> float:
 
 
 class CompletionLogprobs:
-    """The lists of the older protocol, for the tokens of one text, all at once or one by one.
+    """The lists of the older protocol, for the tokens of one text, all at once or one by one."""
 
-    echo: the prompt, where it comes in front of the text.
-    """
-
-    def __init__(self, service: Service, echo: str = "") -> None:
-        self._service, self._echo = service, echo
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._detokenizer = Detokenizer()
         self._offset = 0
 
-    def lists(self, tokens: Iterable[Token]) -> JSON:
-        """The lists of the next tokens. A `text_offset` counts the whole characters before it.
+    def lists(self, tokens: Sequence[Token]) -> JSON:
+        """The lists of the next tokens. A `text_offset` counts the whole characters before it."""
+        return self._lists(tokens, [self._service.piece(token.id) for token in tokens])
 
-        The very first token of a prompt has no log-probability.
+    def prompt_lists(self, tokens: Sequence[Token], given: object, text: str) -> JSON:
+        """The lists of the prompt in front of the text; its first token has no log-probability.
+
+        given: the prompt of the request. text: what of the answer it is.
         """
-        found: JSON = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
-        for token in tokens:
-            found["tokens"].append(self._text(token.id))
-            top = {self._text(other): _shown(value) for other, value in token.top}
-            is_first = token.origin == ORIGIN and token.logprob is None
-            found["token_logprobs"].append(None if is_first else _shown(token.logprob))
-            found["top_logprobs"].append(None if is_first else top)
-            found["text_offset"].append(self._offset)
-            self._offset += len(self._detokenizer.push(self._piece(token)))
+        pieces = [self._service.prompt_piece(token.id) for token in tokens]
+        if isinstance(given, str) and tokens[0].id in self._service.tokens("", add_special=True):
+            pieces[0] = b""  # a BOS that was added
+        found = self._lists(tokens, pieces)
+        found["token_logprobs"][0] = found["top_logprobs"][0] = None
+        self._detokenizer, self._offset = Detokenizer(), len(text)
         return found
 
-    def _piece(self, token: Token) -> bytes:
-        """A token's bytes in the text; in a prompt control tokens have some, but no added BOS."""
-        if token.origin != ORIGIN:
-            return self._service.piece(token.id)
-        piece = self._service.prompt_piece(token.id)
-        is_added = token.logprob is None and not self._echo.encode().startswith(piece)
-        return b"" if is_added else piece
+    def _lists(self, tokens: Sequence[Token], pieces: Sequence[bytes]) -> JSON:
+        found: JSON = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+        for token, piece in zip(tokens, pieces, strict=True):
+            found["tokens"].append(self._text(token.id))
+            found["token_logprobs"].append(_shown(token.logprob))
+            found["top_logprobs"].append(
+                {self._text(other): _shown(value) for other, value in token.top}
+            )
+            found["text_offset"].append(self._offset)
+            self._offset += len(self._detokenizer.push(piece))
+        return found
 
     def _text(self, token: int) -> str:
         """A token's text; of a part of a character its bytes, as OpenAI writes them."""

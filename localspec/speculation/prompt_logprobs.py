@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.sampling.filters import require_possible
 from localspec.speculation.emission import Emission
 from localspec.speculation.passes import WIDE
 from localspec.utils.tokens import common_prefix
@@ -27,7 +28,9 @@ class PromptLogprobs:
         self.tokens = list(tokens)
         self.top = top
         self.known = [Emission(self.tokens[0], ORIGIN)]
-        if before and before.top == top and len(before.tokens) > WIDE:
+        # A short prompt is read by a narrow pass.
+        shortest = min(len(before.tokens), len(self.tokens)) if before else 0
+        if before and before.top == top and shortest > WIDE:
             self.known = before.known[: common_prefix(before.tokens, self.tokens)] or self.known
 
     @property
@@ -41,8 +44,9 @@ class PromptLogprobs:
     def take(self, start: int, logits: NDArray[np.float32]) -> None:
         """Take the logits behind the tokens from the place `start` on, (tokens, n_vocab).
 
-        Those behind the last token are of no token of the prompt.
+        Those behind the last token are of no token of the prompt. Raises BrokenLogitsError.
         """
         for place, row in enumerate(logits, start=start + 1):
             if place == len(self.known):
+                require_possible(row.max())
                 self.known.append(Emission.scored(self.tokens[place], ORIGIN, row, self.top))

@@ -17,7 +17,9 @@ from localspec.engine.engine import Engine
 from localspec.engine.generation import Token
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
+from localspec.sampling.filters import BrokenLogitsError
 from localspec.speculation.passes import WIDE
+from localspec.speculation.prompt_logprobs import PromptLogprobs
 from localspec.utils.media import MediaToken
 
 # Around the passes of a prompt, whose last token is read with the first step.
@@ -156,6 +158,22 @@ def test_they_have_the_same_digits_behind_a_shared_beginning(plain: Engine, rest
     cold, _, warm = (plain.generate(ids, **options) for ids in (prompt, [*shared, 5, 6], prompt))
     assert cold.prompt_logprobs == warm.prompt_logprobs
     assert cold.stats.prompt_evaluated == len(prompt) > warm.stats.prompt_evaluated
+
+
+def test_a_short_prompt_has_the_digits_of_a_narrow_pass(plain: Engine) -> None:
+    """Whatever was read before it."""
+    ids = plain.tokenize("def total(items):\n    yield sum(items)\n\n" * 30)
+    options: dict[str, Any] = {"prompt_logprobs": True, "max_tokens": 0, "top_logprobs": 9}
+    cold, _, warm = (plain.generate(ids[:count], **options) for count in (40, 200, 40))
+    assert cold.prompt_logprobs == warm.prompt_logprobs
+
+
+def test_logits_that_are_no_numbers_are_told() -> None:
+    for value in (np.nan, np.inf):
+        logits = np.zeros((2, 10), np.float32)
+        logits[0, 3] = value
+        with pytest.raises(BrokenLogitsError, match="the model's logits contain"):
+            PromptLogprobs([1, 2, 3], 2).take(0, logits)
 
 
 def test_reproducible_ones_are_those_of_any_pass(target_path: Path) -> None:

@@ -179,6 +179,25 @@ def test_log_probabilities_of_an_echoed_prompt_are_those_that_its_text_had(
         assert whole[offset : offset + len(token)] == token
 
 
+def test_offsets_of_an_echo_are_places_in_its_text(reproducible: Served) -> None:
+    """Also where it begins as BOS is spelled, and where its ids end within a character."""
+    snowman = reproducible.post("/tokenize", {"content": "ls \u2603"}).json()["tokens"]
+    cut = next(
+        snowman[:count]
+        for count in range(1, len(snowman))
+        if reproducible.post("/detokenize", {"tokens": snowman[:count]}).json()["prompt"][-1]
+        == "\ufffd"
+    )
+    for prompt in ("<|endoftext|>$ ls", "$ ls", "<|endoftext|>", snowman, cut):
+        body: Any = {"prompt": prompt, "echo": True, "logprobs": 1, "max_tokens": 6}
+        [choice] = reproducible.post("/v1/completions", body).json()["choices"]
+        lists, text = choice["logprobs"], choice["text"]
+        written = lists["text_offset"][-6:]
+        told = "".join(each for each in lists["tokens"][-6:] if not each.startswith("bytes:"))
+        assert text[written[0] :].startswith(told[:3])
+        assert lists["text_offset"] == sorted(lists["text_offset"])
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_echo_alone_writes_no_token(client: OpenAI, *, stream: bool) -> None:
     settings: Any = {"model": MODEL, "prompt": "$ ls -l\n", "max_tokens": 0, "echo": True}
