@@ -1,6 +1,6 @@
 """Generation: a running generation, token by token. Result: a finished one."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from threading import get_ident
@@ -68,12 +68,20 @@ class Result:
         return f"<Result {excerpt(self.text)}, stopped: {self.stop_reason}, {self.stats.line}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """The result for JSON, with the keys of `localspec generate --json`."""
+        """The result for JSON, with the keys of `localspec generate --json`.
+
+        Beside them `prompt_logprobs`, where they were asked for.
+        """
+        prompt = {}
+        if self.prompt_logprobs is not None:
+            scored = [_scored(each.id, each.logprob, each.top) for each in self.prompt_logprobs]
+            prompt = {"prompt_logprobs": scored}
         return {
             "text": self.text,
             "token_ids": list(self.token_ids),
             "origins": list(self.origins),
             "logprobs": self._logprobs(),
+            **prompt,
             "stop_reason": self.stop_reason,
             "seed": self.seed,
             "rule": self.rule,
@@ -84,14 +92,12 @@ class Result:
         if self.logprobs is None:
             return None
         top = self.top_logprobs or [()] * len(self.logprobs)
-        return [
-            {
-                "id": token,
-                "logprob": logprob,
-                "top": [{"id": other, "logprob": likely} for other, likely in others],
-            }
-            for token, logprob, others in zip(self.token_ids, self.logprobs, top, strict=True)
-        ]
+        return [*map(_scored, self.token_ids, self.logprobs, top)]
+
+
+def _scored(token: int, logprob: float | None, top: Sequence[tuple[int, float]]) -> dict[str, Any]:
+    likely = [{"id": other, "logprob": value} for other, value in top]
+    return {"id": token, "logprob": logprob, "top": likely}
 
 
 class Steps(Protocol):

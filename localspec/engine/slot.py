@@ -39,6 +39,8 @@ from localspec.utils.media import has_media, words_of
 _NEVER = 2**63
 # Of a token, on average over a long text.
 _MOST_LETTERS = 16
+# More log-probabilities of a prompt are not kept for the next one: they would be many megabytes.
+_MOST_KEPT = 1 << 16
 
 
 class _Text:
@@ -187,8 +189,9 @@ class Slot:
         if has_media(tokens):
             raise InvalidValueError("prompt_logprobs is True; it must be False beside images")
         before, top = self._prompt_logprobs, settings.top_logprobs
-        self._prompt_logprobs = PromptLogprobs(tokens, top, before)
-        return self._prompt_logprobs
+        logprobs = PromptLogprobs(tokens, top, before)
+        self._prompt_logprobs = logprobs if logprobs.size <= _MOST_KEPT else None
+        return logprobs
 
     def reword(self, prompt: Sequence[int], wording: Wording) -> None:
         """Let drafters with a vocabulary of their own read a prompt as it is worded for them.

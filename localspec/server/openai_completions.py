@@ -105,7 +105,7 @@ async def complete(request: CompletionRequest, service: Service) -> JSON:
         echo, lists = _echo(request, number, service), CompletionLogprobs(service)
         text, logprobs = echo + "".join(texts[number]), None
         if request.settings.logprobs:
-            ahead = await _prompt_lists(request, number, reply, lists, echo)
+            ahead = await _prompt_lists(request, number, found, lists, echo)
             behind = lists.lists(reply.tokens)
             logprobs = {name: ahead.get(name, []) + behind[name] for name in behind}
         choices.append(_choice(number, text, finish_reason(reply), logprobs))
@@ -127,7 +127,7 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
             found[number] = reply
             if number not in lists and not (delta and delta.progress):
                 echo, lists[number] = _echo(request, number, service), CompletionLogprobs(service)
-                ahead = await _prompt_lists(request, number, reply, lists[number], echo)
+                ahead = await _prompt_lists(request, number, found, lists[number], echo)
                 if request.echo:
                     yield {**head, "choices": [_choice(number, echo, None, ahead or None)]}
             if delta is None:
@@ -174,10 +174,16 @@ def _given(request: CompletionRequest, number: int) -> Any:
 
 
 async def _prompt_lists(
-    request: CompletionRequest, number: int, reply: Reply, lists: CompletionLogprobs, echo: str
+    request: CompletionRequest,
+    number: int,
+    found: Mapping[int, Reply],
+    lists: CompletionLogprobs,
+    echo: str,
 ) -> JSON:
     """The log-probabilities of the prompt of the text of this number; empty: there are none."""
-    tokens = reply.prompt_logprobs if request.settings.logprobs else []
+    # The first choice of a prompt has those of all.
+    first = found.get(number - number % request.form.choices, found[number])
+    tokens = first.prompt_logprobs if request.settings.logprobs else []
     if not tokens:
         return {}
     # A long prompt has many, and others wait for the loop.

@@ -58,8 +58,12 @@ class CompletionLogprobs:
         given: the prompt of the request. text: what of the answer it is.
         """
         pieces = [self._service.prompt_piece(token.id) for token in tokens]
-        if isinstance(given, str) and tokens[0].id in self._service.tokens("", add_special=True):
-            pieces[0] = b""  # a BOS that was added
+        if isinstance(given, str):  # some models put a BOS and a space in front of it
+            if is_added := tokens[0].id in self._service.tokens("", add_special=True):
+                pieces[0] = b""
+            first = is_added if len(tokens) > is_added else 0
+            if not given.startswith(" "):
+                pieces[first] = pieces[first].removeprefix(b" ")
         found = self._lists(tokens, pieces)
         found["token_logprobs"][0] = found["top_logprobs"][0] = None
         self._detokenizer, self._offset = Detokenizer(), len(text)

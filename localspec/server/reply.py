@@ -226,9 +226,13 @@ class Reply:
 
 
 def with_seed(asked: TextRequest, number: int) -> TextRequest:
-    """The same request for the choice of this number, from 0, which has a seed of its own."""
+    """The same request for the choice of this number, from 0, which has a seed of its own.
+
+    The log-probabilities of the prompt are asked for once, unless they are all that is.
+    """
     if not number:
         return asked
     settings = asked.settings
     seed = (settings.seed + number) % 2**64
-    return replace(asked, settings=replace(settings, seed=seed))
+    alone = settings.prompt_logprobs and not settings.max_tokens
+    return replace(asked, settings=replace(settings, seed=seed, prompt_logprobs=alone))

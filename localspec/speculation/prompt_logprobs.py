@@ -34,6 +34,11 @@ class PromptLogprobs:
             self.known = before.known[: common_prefix(before.tokens, self.tokens)] or self.known
 
     @property
+    def size(self) -> int:
+        """How many log-probabilities the whole prompt has."""
+        return len(self.tokens) * (1 + self.top)
+
+    @property
     def most_held(self) -> int:
         """How many tokens a cache may hold already: the others are read, by a wide pass at last.
 

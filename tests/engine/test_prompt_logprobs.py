@@ -13,6 +13,7 @@ from fakes.tiny import FAMILIES, N_VOCAB, write_tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from localspec.engine import slot
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Token
 from localspec.errors import InvalidValueError
@@ -225,6 +226,24 @@ def test_it_can_be_cancelled_and_asked_again(plain: Engine) -> None:
     known = [each.logprob for each in whole.prompt_logprobs or ()]
     assert len(known) == len(ids)
     assert [each.logprob for each in broken.prompt_logprobs] == known[: len(broken.prompt_logprobs)]
+
+
+def test_as_json(plain: Engine) -> None:
+    asked = plain.generate("a = 1", prompt_logprobs=True, top_logprobs=2, max_tokens=1)
+    found = asked.to_dict()["prompt_logprobs"]
+    assert [each["id"] for each in found] == [each.id for each in asked.prompt_logprobs or ()]
+    assert found[0] == {"id": found[0]["id"], "logprob": None, "top": []}
+    assert [len(each["top"]) for each in found[1:]] == [2] * (len(found) - 1)
+    assert "prompt_logprobs" not in plain.generate("a = 1", max_tokens=1).to_dict()
+
+
+def test_many_are_not_kept(plain: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = plain.tokenize("import os\n" * 100)[:150]
+    monkeypatch.setattr(slot, "_MOST_KEPT", 4 * len(ids))
+    for top, evaluated in ((2, WIDE + 1), (4, len(ids))):
+        for _ in range(2):
+            found = plain.generate(ids, prompt_logprobs=True, top_logprobs=top, max_tokens=0)
+        assert found.stats.prompt_evaluated == evaluated
 
 
 def test_texts_of_prompts(plain: Engine) -> None:

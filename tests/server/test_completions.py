@@ -1,6 +1,7 @@
 """Completions: the older protocol's own parts."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -10,6 +11,8 @@ from openai.types import Completion
 from pydantic import TypeAdapter
 
 from localspec.engine.engine import Engine
+from localspec.engine.generation import Token
+from localspec.server.openai_logprobs import CompletionLogprobs
 
 MODEL = "terminal-9m-q8_0"
 
@@ -179,6 +182,36 @@ def test_log_probabilities_of_an_echoed_prompt_are_those_that_its_text_had(
         assert whole[offset : offset + len(token)] == token
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_choices_of_an_echo_have_one_list_of_its_prompt(
+    reproducible: Served, *, stream: bool
+) -> None:
+    client = OpenAI(base_url=f"{reproducible.url}/v1", api_key="none", max_retries=0)
+    settings: Any = {
+        "model": MODEL,
+        "prompt": ["$ ls -l /tmp", "$ du"],
+        "echo": True,
+        "logprobs": 1,
+    }
+    settings |= {"max_tokens": 4, "temperature": 1, "seed": 3}
+    found: dict[int, list[float | None]] = {}
+    if stream:
+        for part in client.completions.create(n=3, stream=True, **settings):
+            for each in part.choices:
+                lists = each.logprobs.token_logprobs if each.logprobs else None
+                found.setdefault(each.index, []).extend(lists or [])
+    else:
+        for each in client.completions.create(n=3, **settings).choices:
+            assert each.logprobs and each.logprobs.token_logprobs
+            found[each.index] = each.logprobs.token_logprobs
+    assert sorted(found) == [*range(6)]
+    for place in (0, 3):
+        ahead = {tuple(found[place + choice][:-4]) for choice in range(3)}
+        assert len(ahead) == 1 and None in ahead.pop()
+    alone = client.completions.create(**settings).choices[1].logprobs
+    assert alone and alone.token_logprobs == found[3]
+
+
 def test_offsets_of_an_echo_are_places_in_its_text(reproducible: Served) -> None:
     """Also where it begins as BOS is spelled, and where its ids end within a character."""
     snowman = reproducible.post("/tokenize", {"content": "ls \u2603"}).json()["tokens"]
@@ -196,6 +229,45 @@ def test_offsets_of_an_echo_are_places_in_its_text(reproducible: Served) -> None
         told = "".join(each for each in lists["tokens"][-6:] if not each.startswith("bytes:"))
         assert text[written[0] :].startswith(told[:3])
         assert lists["text_offset"] == sorted(lists["text_offset"])
+
+
+class Spaced:
+    """A vocabulary that begins texts with BOS and a space, as Llama 2's."""
+
+    pieces: ClassVar = {1: b"<s>", 2: b" Hi", 3: b" you", 4: b"!"}
+
+    def piece(self, token: int) -> bytes:
+        return b"" if token == 1 else self.pieces[token]
+
+    def prompt_piece(self, token: int) -> bytes:
+        return self.pieces[token]
+
+    def tokens(self, text: str, *, add_special: bool) -> list[int]:
+        return [1]
+
+    @property
+    def engine(self) -> Any:
+        return SimpleNamespace(model=SimpleNamespace(piece_text=lambda _: "<s>"))
+
+
+@pytest.mark.parametrize(
+    ("ids", "given", "text", "offsets"),
+    [
+        ([1, 2, 3, 4], "Hi you!", "Hi you!", [0, 0, 2, 6]),
+        ([1, 2, 3, 4], " Hi you!", " Hi you!", [0, 0, 3, 7]),
+        ([2, 3, 4], [2, 3, 4], " Hi you!", [0, 3, 7]),
+        ([1, 2], [1, 2], "<s> Hi", [0, 3]),
+        ([1], "", "", [0]),
+    ],
+)
+def test_offsets_where_a_vocabulary_adds_a_space(
+    ids: list[int], given: Any, text: str, offsets: list[int]
+) -> None:
+    service: Any = Spaced()
+    tokens = [Token("", each, "prompt", -1.0 if place else None) for place, each in enumerate(ids)]
+    lists = CompletionLogprobs(service)
+    assert lists.prompt_lists(tokens, given, text)["text_offset"] == offsets
+    assert lists.lists([Token("!", 4, "plain", -2.0)])["text_offset"] == [len(text)]
 
 
 @pytest.mark.parametrize("stream", [False, True])
