@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 
-from localspec.conversation.answer_settings import settings_behind
+from localspec.conversation.answer_settings import reasons_first, settings_behind
 from localspec.conversation.answer_writer import AnswerWriter, Written
 from localspec.conversation.described import described_from
 from localspec.conversation.events import Dropped, Ended, Event, Gauge, Notice, Piece, Reading
@@ -94,7 +94,7 @@ class Answer(Closing, Iterator[Event]):
             self._model,
             Detokenizer(settings.stop),
             window.transcript.tags,
-            thinking=window.thinking,
+            thinking=window.thinking and reasons_first(settings, window.transcript.tags),
             budget=budget if settings.is_free else None,
         )
         self._stop = StopFlag()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from localspec.conversation.reasoning import Tags
 from localspec.conversation.turns import Turn
 from localspec.engine.slot import Slot
 from localspec.errors import InvalidValueError
@@ -30,6 +31,14 @@ def settings_of_question(slot: Slot, options: GenerationOptions) -> GenerationCo
     if given.get("max_tokens") is None:
         given["max_tokens"] = n_ctx
     return config_of(given)
+
+
+def reasons_first(settings: GenerationConfig, tags: Tags | None) -> bool:
+    """Whether an answer whose prompt ends within the reasoning begins with reasoning.
+
+    A schema describes the answer alone, and so does a grammar that does not end the reasoning.
+    """
+    return settings.is_free or (tags is not None and tags.closing in (settings.grammar or ""))
 
 
 def settings_of(settings: GenerationConfig, turn: Turn) -> GenerationConfig:

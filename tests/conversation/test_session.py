@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 
 import llama_cpp
 import pytest
@@ -337,6 +338,27 @@ def test_what_cannot_be_said(pair: Engine) -> None:
         session.send("x")
     with pytest.raises(InvalidValueError, match="when_full"):
         Session(pair, when_full="perhaps")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "thought"),
+    [
+        ({"grammar": 'root ::= "[" ("an" | "br"){3} "]"'}, ""),
+        ({"schema": {"enum": ["an", "br"]}}, ""),
+        ({"grammar": 'root ::= "an" "</think>" "[" ("an" | "br"){3} "]"'}, "an"),
+    ],
+)
+def test_what_a_grammar_describes_is_the_answer_where_the_template_opens_reasoning(
+    tiny: Callable[..., Engine], options: Any, thought: str
+) -> None:
+    with Session(tiny("llama", R1), temperature=0, max_tokens=60) as session:
+        turn = session.send("ab", **options).result()
+        assert turn.thought == thought
+        assert turn.content[0] in '["' and turn.content[-1] in ']"'
+        again = session.regenerate(**options).result()
+        assert (again.thought, again.content[0]) == (thought, turn.content[0])
+        free = session.send("ab", max_tokens=5, ignore_eos=True).result()
+        assert free.thought and not free.content
 
 
 def test_templates_that_fail(tiny: Callable[..., Engine]) -> None:
