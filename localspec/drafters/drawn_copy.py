@@ -11,72 +11,17 @@ another temperature than the one it copies from, its own counts: at 0 the likeli
 """
 
 from bisect import bisect_right
-from dataclasses import replace
 from typing import NamedTuple
 
 from localspec.drafters.copy_rates import DrawnRates, MatchTable
+from localspec.drafters.drawn_from import PARTS, Choice, DrawnFrom
 from localspec.drafters.suffix_automaton import Match, Position, SuffixAutomaton
-from localspec.sampling.distribution import Distribution
 from localspec.sampling.noise import Noise
 from localspec.sampling.sampler import Sampler
 
 # A token drawn from a place is a guess at its distribution here; the tables of `CopyRates.drawn`
 # are for leads below these, and for larger ones.
 LEADS = (0.5, 1.0, 2.0, 4.0, 8.0)
-
-
-class DrawnFrom:
-    """What the target drew the tokens of an index or of a text from, by their places there.
-
-    Memory: 8 bytes per token, and about 600 for each that had a choice, which parts share.
-    """
-
-    def __init__(self) -> None:
-        # By place, the tokens that were likely there; True: only one was; None: not known.
-        self._known: list[Distribution | bool | None] = []
-        self._has_choice = False
-
-    def __bool__(self) -> bool:
-        """Whether some token had a choice, here or in what this is a part of."""
-        return self._has_choice
-
-    def add(self, place: int, distribution: Distribution) -> None:
-        """Keep the distribution of the token at a place, which lies behind those added before."""
-        shortlist = distribution.shortlist()
-        is_sure = len(shortlist) == 1
-        self._reach(place)
-        self._known.append(is_sure or shortlist)
-        self._has_choice |= not is_sure
-
-    def extend(self, place: int, part: "DrawnFrom") -> None:
-        """Add a part from a place on, which lies behind those added before.
-
-        A text at temperature 0 never had a choice, however unsure the target was: nothing is known.
-        """
-        if part:
-            self._reach(place)
-            self._known += part._known
-            self._has_choice = True
-
-    def part(self, first: int, after: int) -> "DrawnFrom":
-        """The places from `first` to `after`, which count from 0."""
-        part = DrawnFrom()
-        part._known = self._known[first:after]
-        part._has_choice = self._has_choice
-        return part
-
-    def choice_at(self, place: int) -> Distribution | None:
-        """The tokens that were likely at a place; None where that was one, or is not known."""
-        known = self._known[place] if place < len(self._known) else None
-        return known if isinstance(known, Distribution) else None
-
-    def was_sure(self, place: int) -> bool:
-        """Whether only one token was likely at a place."""
-        return place < len(self._known) and self._known[place] is True
-
-    def _reach(self, place: int) -> None:
-        """Nothing is known of the places up to this one that were not added."""
-        self._known += [None] * (place - len(self._known))
 
 
 class Drawing(NamedTuple):
@@ -102,19 +47,19 @@ class Drawing(NamedTuple):
         own = None if adaptive or params.dynatemp_range else params.temperature
         return cls(randomness, own, adaptive)
 
-    def suits(self, choice: Distribution) -> bool:
+    def suits(self, choice: Choice) -> bool:
         """Whether adaptive-p has made of its logits here what it has made of them there."""
-        return choice.adaptive == self.adaptive
+        return self.adaptive == (choice.temperature == 0)
 
-    def leader(self, choice: Distribution, position: int) -> tuple[int, float]:
+    def leader(self, choice: Choice, position: int) -> tuple[int, float]:
         """The token drawn at a position, and its lead: in sums of score and noise, or scores."""
         if self.temperature == 0:
-            *_, second, first = choice.logits.argsort()
-            lead = (choice.logits[first] - choice.logits[second]) / choice.temperature
-            return choice.token(first), float(lead)
-        if self.temperature not in (None, choice.temperature):
-            choice = replace(choice, temperature=self.temperature)
-        return self.noise.leader(choice, position)
+            first, second, *_ = sorted(range(len(choice.ids)), key=choice.below.__getitem__)
+            return choice.ids[first], (choice.below[second] - choice.below[first]) / PARTS
+        warmer = self.temperature / choice.temperature if self.temperature else 1.0
+        return self.noise.leader(
+            [-each for each in choice.below], choice.ids, PARTS * warmer, position
+        )
 
 
 class DrawnCopy:

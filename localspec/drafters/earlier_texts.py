@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from weakref import WeakSet
 
-from localspec.drafters.drawn_copy import DrawnFrom
+from localspec.drafters.drawn_from import DrawnFrom
 from localspec.drafters.past_writer import PastWriter
 from localspec.drafters.suffix_automaton import SuffixAutomaton
 from localspec.drafters.suffix_store import PastTexts

@@ -16,7 +16,8 @@ from localspec.drafters.copies import (
     likeliest,
 )
 from localspec.drafters.copy_rates import CopyRates
-from localspec.drafters.drawn_copy import Drawing, DrawnCopy, DrawnFrom
+from localspec.drafters.drawn_copy import Drawing, DrawnCopy
+from localspec.drafters.drawn_from import DrawnFrom
 from localspec.drafters.earlier_texts import CONTEXT, EarlierTexts
 from localspec.drafters.passage import PASSAGE, Passage
 from localspec.drafters.prediction import Prediction

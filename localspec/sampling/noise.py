@@ -87,15 +87,16 @@ class Noise:
             return self._sample_from_row(maxima, LEAST_FLOAT32, temperature, position)
         return self._sample_from_many(distribution, distribution.ids, position)
 
-    def leader(self, shortlist: Distribution, position: int) -> tuple[int, float]:
+    def leader(
+        self, logits: Sequence[float], ids: Sequence[int], temperature: float, position: int
+    ) -> tuple[int, float]:
         """The token that this position's noise draws, and its lead; see `race.leader`.
 
-        shortlist: with ids. For guesses: the fine half of the noise is not computed.
+        logits, ids: (n,) a few. For guesses: the fine half of the noise is not computed.
         """
-        assert shortlist.ids is not None
         keys = coarse_keys_of(self.seed, position)
-        first, lead = race.leader(shortlist.logits, shortlist.ids, shortlist.temperature, keys)
-        return shortlist.token(first), lead
+        first, lead = race.leader(logits, ids, temperature, keys)
+        return ids[first], lead
 
     def _sample_from_few(self, distribution: Distribution, ids: Ids, position: int) -> int:
         logits, keys = distribution.logits, coarse_keys_of(self.seed, position)

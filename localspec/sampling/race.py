@@ -53,19 +53,24 @@ def _first_of_few(
     return found if second < quickest * _NEAR and _EARLY < its_time < _LATE else None
 
 
-def leader(logits: Row, ids: Ids, temperature: float, keys: Sequence[int]) -> tuple[int, float]:
+def leader(
+    logits: Sequence[float], ids: Sequence[int], temperature: float, keys: Sequence[int]
+) -> tuple[int, float]:
     """The index of the token that is first by the coarse half of the noise, and its lead.
 
     The lead is its sum of score and noise minus that of the second; infinity without a second. In
     one row of a thousand the fine half would say otherwise. logits, ids, keys: as for `first`.
     """
-    few = logits.tolist()
-    found, quickest, second, _ = _two_quickest(few, ids.tolist(), max(few), temperature, keys)
+    found, quickest, second, _ = _two_quickest(logits, ids, max(logits), temperature, keys)
     return found, math.log(quickest / second) if second > 0 else math.inf
 
 
 def _two_quickest(
-    logits: list[float], ids: list[int], top: float, temperature: float, keys: Sequence[int]
+    logits: Sequence[float],
+    ids: Sequence[int],
+    top: float,
+    temperature: float,
+    keys: Sequence[int],
 ) -> tuple[int, float, float, float]:
     """The index of the quickest token, its speed, that of the second, and the time of the first."""
     found, quickest, second, its_time = 0, -1.0, -1.0, 0.0

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.drafters.copy_rates import BINS, CopyRates
-from localspec.drafters.drawn_copy import LEADS, DrawnCopy, DrawnFrom
+from localspec.drafters.drawn_copy import LEADS, DrawnCopy
+from localspec.drafters.drawn_from import DrawnFrom
 from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.suffix import Suffix
 from localspec.sampling.distribution import SHORTLIST, Distribution
@@ -315,7 +316,7 @@ def test_the_leader_is_the_sample_but_for_near_ties(count: int) -> None:
         ids = random.choice(50_000, count, replace=False)
         logits = random.normal(size=count).astype(np.float32) * 3
         distribution = Distribution(logits, ids, 0.7)
-        token, lead = noise.leader(distribution, position)
+        token, lead = noise.leader(logits.tolist(), ids.tolist(), 0.7, position)
         wrong += token != noise.sample(distribution, position)
         sums = np.sort(distribution.scores() + noise.gumbel(position, ids))
         expected = sums[-1] - sums[-2] if count > 1 else np.inf

@@ -1,21 +1,22 @@
 """Copies from texts that others wrote, drawn anew: what is known of them goes along with them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
-from typing import NamedTuple
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-from fakes.drawn_copies import PARAMS, drawn_at, either, law, limit_of, told
+from fakes.drawn_copies import PARAMS, drawn_at, either, kept, limit_of, told
+from fakes.drawn_pasts import DEPTH, REAL, TOKENS, Classes, Past, begun_after, can_be, write
 from fakes.mutants import Code, Edit
 from fakes.toy import ToyModel, ToyTarget, fixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.drafters.copy_rates import MatchTable
-from localspec.drafters.drawn_copy import LEADS, Drawing, DrawnCopy, DrawnFrom
+from localspec.drafters.drawn_copy import LEADS, Drawing, DrawnCopy
+from localspec.drafters.drawn_from import DrawnFrom
 from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.suffix import Suffix
 from localspec.sampling.distribution import Distribution
@@ -27,101 +28,12 @@ from localspec.speculation.drafter import Limit, Outcome
 from localspec.speculation.rules import RULES
 from localspec.stats import Stats
 
-TOKENS, DEPTH = 4, 8
-
 
 @pytest.fixture(autouse=True)
 def drawn_to_the_end() -> Iterator[None]:
     """Unlikely tokens are drawn, too, and what comes behind them."""
     with patch.multiple(DrawnCopy, least_survival=0.0, hopeless=0.0):
         yield
-
-
-class Classes(NamedTuple):
-    """The real ones, or some with a mistake."""
-
-    suffix: type[Suffix] = Suffix
-    earlier: type[EarlierTexts] = EarlierTexts
-
-
-REAL = Classes()
-
-
-class Past(NamedTuple):
-    """An ended text, and what is known of its tokens, by their places."""
-
-    text: Sequence[int]
-    laws: dict[int, Distribution]
-
-
-def write(drafter: Suffix, begun: Past, random: Random, noise: Noise) -> Past:
-    """A text of a target whose distributions are random; it ends with a token of its own."""
-    text, laws = list(begun.text), dict(begun.laws)
-    drafter.begin(text)
-    for _ in range(random.randrange(1, 6)):
-        drafter.chances(limit_of(noise))
-        distributions = [law(random, TOKENS) for _ in range(random.randrange(1, 4))]
-        tokens = list[int]()
-        for each in distributions:
-            laws[len(text) + len(tokens)] = each
-            tokens.append(drawn_at(each, noise, len(text) + len(tokens)))
-        drafter.observe(Outcome(tokens, 0, distributions))
-        text += tokens
-    end = 1000 + random.randrange(10**6)
-    drafter.observe(Outcome([end], 0, [either(end)]))
-    return Past([*text, end], laws)
-
-
-def begun_after(past: Past | None, random: Random) -> Past:
-    """The beginning of a text: one of its own, all of the last one or a part, and a few tokens.
-
-    Where the last text goes on, it is known what its tokens were drawn from.
-    """
-    prompt = [random.randrange(TOKENS) for _ in range(random.randrange(1, 6))]
-    if past is None or (kind := random.randrange(3)) == 0:
-        return Past(prompt, {})
-    if kind == 1:
-        return Past([*past.text, *prompt], past.laws)
-    return Past([*past.text[: random.randrange(1, len(past.text))], *prompt], {})
-
-
-def places_after(pasts: Sequence[Past], text: Sequence[int]) -> set[tuple[int, int]]:
-    """The places in past texts behind the longest end of the text that occurs there."""
-    for length in range(len(text), 0, -1):
-        found = {
-            (number, start + length)
-            for number, past in enumerate(pasts)
-            for start in range(len(past.text) - length)
-            if list(past.text[start : start + length]) == list(text[-length:])
-        }
-        if found:
-            return found
-    return set()
-
-
-def can_be(draft: Sequence[int], text: Sequence[int], pasts: Sequence[Past], noise: Noise) -> bool:
-    """Whether the draft is a copy of past texts, drawn anew, as long as it can be."""
-
-    def goes_on(done: int, places: set[tuple[int, int]]) -> bool:
-        if done == len(draft):
-            ended = (place == len(pasts[number].text) for number, place in places)
-            return done == DEPTH or not places or any(ended)
-        for number, place in places:
-            past = pasts[number]
-            if place == len(past.text):
-                continue
-            known, copied = past.laws.get(place), past.text[place]
-            unsure = known is not None and len(known) > 1
-            token = drawn_at(known, noise, len(text) + done) if known and unsure else copied
-            if token != draft[done]:
-                continue
-            behind = [*text, *draft[: done + 1]]
-            later = {(number, place + 1)} if token == copied else places_after(pasts, behind)
-            if goes_on(done + 1, later):
-                return True
-        return False
-
-    return goes_on(0, places_after(pasts, text))
 
 
 def read(seed: int, classes: Classes = REAL) -> tuple[list[int], list[int], list[Past], Noise]:
@@ -238,7 +150,8 @@ def test_a_text_at_temperature_0_copies_the_likeliest_tokens() -> None:
 def test_where_the_temperature_depends_on_the_distribution_it_is_the_old_one() -> None:
     sampler = Sampler(SamplingParams(temperature=0.3, dynatemp_range=0.2), Noise(1))
     drawing = Drawing.of(sampler)
-    assert drawing and drawing.leader(UNEVEN, 7) == Noise(1).leader(UNEVEN, 7)
+    token, lead = Noise(1).leader([0.0, 0.5, 1.0], [12, 14, 15], 0.8, 7)
+    assert drawing and drawing.leader(kept(UNEVEN), 7) == (token, pytest.approx(lead, abs=1e-9))
 
 
 ADAPTIVE = SamplingParams(temperature=0.3, top_k=0, top_p=1.0, min_p=0.0, adaptive_target=0.3)
@@ -257,8 +170,8 @@ def test_a_text_with_adaptive_p_draws_from_what_that_makes_of_the_logits() -> No
     for position in range(40):
         sampler, choice, token = adapted(position)
         drawing = Drawing.of(sampler)
-        assert drawing and drawing.suits(choice) and not drawing.suits(UNEVEN)
-        assert drawing.leader(choice, position)[0] == token
+        assert drawing and drawing.suits(kept(choice)) and not drawing.suits(kept(UNEVEN))
+        assert drawing.leader(kept(choice), position)[0] == token
         drawn.add(token)
     assert len(drawn) > 2
 

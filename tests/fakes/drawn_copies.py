@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from localspec.drafters.drawn_from import Choice, DrawnFrom
 from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.suffix import Suffix
 from localspec.sampling.distribution import Distribution
@@ -18,10 +19,13 @@ PARAMS = SamplingParams(temperature=0.8, top_k=0, top_p=1.0, min_p=0.0)
 
 
 def law(random: Random, tokens: int) -> Distribution:
-    """A random distribution of a few of so many tokens; of one token in a third of all cases."""
+    """A random distribution of a few of so many tokens; of one token in a third of all cases.
+
+    Scores are such that none is rounded where it is kept.
+    """
     count = random.choice([1, 2, 3])
     ids = np.array(sorted(random.sample(range(tokens), count)))
-    logits = np.array([random.uniform(-1.5, 1.5) for _ in range(count)], np.float32)
+    logits = np.array([0.8 / 64 * random.randint(-120, 120) for _ in range(count)], np.float32)
     return Distribution(logits, ids, 0.8)
 
 
@@ -31,6 +35,15 @@ def drawn_at(distribution: Distribution, noise: Noise, position: int) -> int:
     scores = distribution.logits / distribution.temperature
     sums = scores + noise.gumbel(position, distribution.ids)
     return int(distribution.ids[sums.argmax()])
+
+
+def kept(distribution: Distribution) -> Choice:
+    """What is kept of a distribution with a choice."""
+    known = DrawnFrom()
+    known.add(0, distribution)
+    choice = known.choice_at(0)
+    assert choice
+    return choice
 
 
 def limit_of(noise: Noise, depth: int = 8, *, needs_probs: bool = False) -> Limit:
@@ -52,7 +65,7 @@ class Told(NamedTuple):
         """A text of a drafter has ended."""
         self.earlier.add(text, self.writers[number].drawn_from(text))
 
-    def known(self) -> dict[int, Distribution]:
+    def known(self) -> dict[int, Choice]:
         """By the token, what it was drawn from, of all places in the index."""
         texts, drawn_from = self.earlier.up_to_date()
         found = ((token, drawn_from.choice_at(place)) for place, token in enumerate(texts.tokens))

@@ -100,12 +100,11 @@ def test_the_lead_is_that_of_the_sums() -> None:
     for position in range(1500):
         law = Distribution(row_of(6, 2.0, 0.0, 0.0, position), ids, 0.7)
         sums = law.scores() + noise.gumbel(position, ids)
-        token, lead = noise.leader(law, position)
+        token, lead = noise.leader(law.logits.tolist(), ids.tolist(), 0.7, position)
         assert token == ids[sums.argmax()]
         assert lead == pytest.approx(sums.max() - np.sort(sums)[-2], abs=1e-3)
     for logits, first in (([0, -2000], 0), ([0, 2000], 1), ([3], 0)):
-        law = Distribution(np.array(logits, np.float32), ids[: len(logits)])
-        assert noise.leader(law, 0) == (ids[first], np.inf)
+        assert noise.leader(logits, ids[: len(logits)].tolist(), 1.0, 0) == (ids[first], np.inf)
 
 
 @settings(max_examples=600, deadline=None, derandomize=True)
