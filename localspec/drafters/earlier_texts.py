@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from weakref import WeakSet
 
-from localspec.drafters.drawn_from import DrawnFrom
+from localspec.drafters.drawn_from import DrawnFrom, DrawnText
 from localspec.drafters.past_writer import PastWriter
 from localspec.drafters.suffix_automaton import SuffixAutomaton
 from localspec.drafters.suffix_store import PastTexts
@@ -91,7 +91,7 @@ class EarlierTexts:
         self._successor: _Successor | None = None
         # The first so many entries of the index are of texts that stay.
         self._staying = 0
-        self._ended = deque[tuple[Sequence[int], DrawnFrom]]()
+        self._ended = deque[DrawnText]()
         # Those that were indexed last, as the next ones may go on from them.
         self._latest = deque[Sequence[int]](maxlen=_LATEST)
 
@@ -115,10 +115,11 @@ class EarlierTexts:
 
         drawn_from: what its tokens were drawn from, by their places in it, as far as known.
         """
+        ended = DrawnText(text, DrawnFrom() if drawn_from is None else drawn_from)
         if self.are_indexed:
-            self._ended.append((text, DrawnFrom() if drawn_from is None else drawn_from))
+            self._ended.append(ended)
         if self._writer:
-            self._writer.put(text)
+            self._writer.put(ended)
 
     def write(self) -> None:
         """Wait until all texts are on the disk."""
@@ -136,7 +137,7 @@ class EarlierTexts:
 
         Later calls may return another one; that of a text stays as it is or grows.
         """
-        indexed = self._indexed or Indexed(self._with_given(), DrawnFrom())
+        indexed = self._indexed or self._with_given()
         while self._ended:
             indexed = self._with(*self._ended.popleft(), indexed)
         self._indexed = indexed
@@ -148,16 +149,17 @@ class EarlierTexts:
         self._latest.clear()
         self._indexed = self._successor = None
 
-    def _with_given(self) -> SuffixAutomaton:
-        index = SuffixAutomaton()
+    def _with_given(self) -> Indexed:
+        index, known = SuffixAutomaton(), DrawnFrom()
         for text in self._given:
             index.extend(text)
             index.end_text()
         self._staying = len(index.tokens)
-        for text in self.store.load() if self.store else ():
-            index.extend(text)
+        for stored in self.store.load() if self.store else ():
+            known.extend(len(index.tokens), stored.drawn_from)
+            index.extend(stored.tokens)
             index.end_text()
-        return index
+        return Indexed(index, known)
 
     def _with(self, text: Sequence[int], drawn_from: DrawnFrom, indexed: Indexed) -> Indexed:
         """The index with a text, as far as that does not only repeat the latest ones."""

@@ -1,12 +1,12 @@
 """Past writer: stores texts in a thread of its own, as that may take a while."""
 
 import atexit
-from collections.abc import Sequence
 from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from time import monotonic
 
+from localspec.drafters.drawn_from import DrawnText
 from localspec.drafters.suffix_store import PastTexts
 
 # The whole file is written each time.
@@ -24,12 +24,12 @@ class PastWriter:
     def __init__(self, store: PastTexts) -> None:
         self._store = store
         # Texts, and events to be set once all before them is stored; None: the end.
-        self._queue = SimpleQueue[Sequence[int] | Event | None]()
+        self._queue = SimpleQueue[DrawnText | Event | None]()
         self._thread = Thread(target=self._run, name="past texts", daemon=True)
         self._thread.start()
         atexit.register(self._finish)
 
-    def put(self, text: Sequence[int]) -> None:
+    def put(self, text: DrawnText) -> None:
         """Store a text, within ten seconds."""
         self._queue.put(text)
 
@@ -56,7 +56,7 @@ class PastWriter:
             atexit.unregister(self._finish)
 
     def _store_all(self) -> None:
-        texts, written_at = list[Sequence[int]](), -inf
+        texts, written_at = list[DrawnText](), -inf
         while True:
             due = written_at + _SECONDS_BETWEEN
             try:

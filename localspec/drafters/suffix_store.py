@@ -1,26 +1,36 @@
 """Past texts on disk for the suffix drafter: opt-in, bounded, deletable, private to their owner.
 
-There is one file per vocabulary: a first line, a checksum, then the tokens of all texts as
-little-endian 32-bit integers, with -1 after each text. A file is always replaced as a whole.
+There is one file per vocabulary: a first line, a checksum, the number of entries, the tokens of all
+texts with -1 after each text (32-bit integers, little-endian), and what they were drawn from, by
+entries (see `DrawnFrom.columns`). A file is always replaced as a whole. Version 1 has no number of
+entries, and ends behind the tokens.
 """
 
 import zlib
-from collections.abc import Sequence
+from array import array
+from functools import reduce
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
+from localspec.drafters.drawn_from import DrawnFrom, DrawnText
 from localspec.errors import InvalidValueError
 from localspec.utils.bounded_file import read_regular
 from localspec.utils.folder_lock import locked_folder
 from localspec.utils.paths import atomic_writer, cache_folder
 
-_FIRST_LINE = b"localspec past texts 1\n"
+_FIRST_LINE, _VERSION_1 = b"localspec past texts 2\n", b"localspec past texts 1\n"
 _HEAD = len(_FIRST_LINE) + 4  # and the CRC-32 of the rest
+# Beside the entries, each of which takes 4 bytes and a byte of what is known of it.
+_LEAST_SIZE = _HEAD + 4 + sum(map(len, DrawnFrom().columns()))
+_PER_ENTRY = 5
 _CLOSE, _LARGEST = -1, 2**31 - 1
 # An index of them takes 140 bytes per token.
 MOST_TOKENS = 200_000
+# The whole file is written every ten seconds while texts end. Of MOST_TOKENS tokens it has what
+# those were drawn from, unless the target is unsure of most tokens: then of the latest ones.
+_MOST_BYTES = 5_000_000
 _TOKENS, _BROKEN, _TEMPORARY = ".tokens", ".broken", ".tmp"
 
 
@@ -41,7 +51,8 @@ class PastTexts:
     """The texts kept for one vocabulary.
 
     vocabulary: the fingerprint of the vocabulary. folder: the folder of the file.
-    max_tokens, max_bytes: the most that is kept; the oldest texts are dropped first.
+    max_tokens, max_bytes: the most that is kept; what the oldest texts were drawn from is dropped
+    first, then the oldest texts.
 
     An error never stops decoding: if past texts cannot be read or kept, `problem` says why in one
     line (of the last error), and drafting goes on without them. Several processes may add texts at
@@ -54,12 +65,12 @@ class PastTexts:
         folder: Path | None = None,
         *,
         max_tokens: int = MOST_TOKENS,
-        max_bytes: int = 1_000_000,
+        max_bytes: int = _MOST_BYTES,
     ) -> None:
-        if max_tokens < 1 or max_bytes < _HEAD + 8:
+        if max_tokens < 1 or max_bytes < _LEAST_SIZE + 2 * _PER_ENTRY:
             raise InvalidValueError(
                 f"max_tokens is {max_tokens} and max_bytes {max_bytes}; "
-                f"they must be at least 1 and {_HEAD + 8}"
+                f"they must be at least 1 and {_LEAST_SIZE + 2 * _PER_ENTRY}"
             )
         self.folder = folder or default_folder()
         self.path = self.folder / (sha256(vocabulary.encode()).hexdigest()[:32] + _TOKENS)
@@ -67,7 +78,7 @@ class PastTexts:
         self._max_tokens = max_tokens
         self._max_bytes = max_bytes
 
-    def load(self) -> list[list[int]]:
+    def load(self) -> list[DrawnText]:
         """Return the kept texts, the oldest first. A damaged file is renamed to `.broken`."""
         try:
             return self._bounded(self._read())
@@ -75,22 +86,24 @@ class PastTexts:
             self.problem = f"past texts cannot be read in {self.folder}: {error.strerror or error}"
             return []
 
-    def add(self, *texts: Sequence[int]) -> None:
+    def add(self, *texts: DrawnText) -> None:
         """Keep texts, the oldest first, each in place of texts that it continues.
 
         Raises InvalidValueError for a token id out of range.
         """
-        added = [list(text) for text in texts if text]
+        added = [text for text in texts if text.tokens]
         if not added:
             return
-        if wrong := [token for text in added for token in text if not 0 <= token <= _LARGEST]:
-            raise InvalidValueError(f"token is {wrong[0]}; it must be from 0 to {_LARGEST}")
+        for text in added:
+            for token in (min(text.tokens), max(text.tokens)):
+                if not 0 <= token <= _LARGEST:
+                    raise InvalidValueError(f"token is {token}; it must be from 0 to {_LARGEST}")
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with locked_folder(self.folder):
                 kept = self._read()
                 for text in added:
-                    kept = [*(past for past in kept if past != text[: len(past)]), text]
+                    kept = _with(kept, text)
                 self._write(self._bounded(kept))
         except OSError as error:
             self.problem = (
@@ -105,25 +118,36 @@ class PastTexts:
             for path in self.folder.glob(f"{self.path.stem}*"):
                 path.unlink(missing_ok=True)
 
-    def _bounded(self, texts: list[list[int]]) -> list[list[int]]:
+    def _bounded(self, texts: list[DrawnText]) -> list[DrawnText]:
         """The latest texts that fit; the oldest of them may lose its beginning."""
         # In the file, a text takes one entry more than it has tokens.
-        entries = (self._max_bytes - _HEAD) // 4
+        entries = (self._max_bytes - _LEAST_SIZE) // _PER_ENTRY
         tokens = self._max_tokens
-        kept: list[list[int]] = []
-        for text in reversed(texts):
-            room = min(tokens, entries - 1)
+        kept: list[DrawnText] = []
+        for text, drawn_from in reversed(texts):
+            room = min(tokens, entries - 1, len(text))
             if room < 1:
                 break
-            kept.append(text[-room:])
-            tokens -= len(kept[-1])
-            entries -= len(kept[-1]) + 1
-        return kept[::-1]
+            if first := len(text) - room:
+                text, drawn_from = text[first:], drawn_from.part(first, len(text))
+            kept.append(DrawnText(text, drawn_from))
+            tokens -= room
+            entries -= room + 1
+        return self._without_oldest_choices(kept)[::-1]
 
-    def _read(self) -> list[list[int]]:
+    def _without_oldest_choices(self, latest_first: list[DrawnText]) -> list[DrawnText]:
+        entries = sum(len(text.tokens) + 1 for text in latest_first)
+        room = self._max_bytes - _LEAST_SIZE - _PER_ENTRY * entries
+        kept = list[DrawnText]()
+        for text, drawn_from in latest_first:
+            known = drawn_from.latest(room)
+            room -= known.size
+            kept.append(DrawnText(text, known))
+        return kept
+
+    def _read(self) -> list[DrawnText]:
         try:
             data = read_regular(self.path, _LARGEST)
-            fault = _fault(data)
         except FileNotFoundError:
             return []
         except OSError:
@@ -131,30 +155,55 @@ class PastTexts:
                 raise
             self.problem = f"{self.path.name} is no file; the next text makes a new one"
             return []
-        if fault:
+        try:
+            return _texts(data)
+        except InvalidValueError as fault:
             self.path.replace(self.path.with_suffix(_BROKEN))
             self.problem = f"{self.path.name} {fault}; it was renamed, and a new file was made"
             return []
-        entries = np.frombuffer(data, "<i4", offset=_HEAD)
-        texts = np.split(entries, np.flatnonzero(entries == _CLOSE) + 1)
-        return [text[:-1].tolist() for text in texts[:-1]]
 
-    def _write(self, texts: list[list[int]]) -> None:
-        entries = [entry for text in texts for entry in (*text, _CLOSE)]
-        body = np.array(entries, "<i4").tobytes()
+    def _write(self, texts: list[DrawnText]) -> None:
+        entries, known = array("i"), DrawnFrom()
+        for text, drawn_from in texts:
+            known.extend(len(entries), drawn_from)
+            entries.extend(text)
+            entries.append(_CLOSE)
+        head = np.array([len(entries)], "<u4").tobytes()
+        body = [head, np.array(entries, "<i4").tobytes(), *known.columns()]
+        checksum = reduce(lambda so_far, part: zlib.crc32(part, so_far), body, 0)
         with atomic_writer(self.path, _TEMPORARY) as file:
-            file.write(_FIRST_LINE + zlib.crc32(body).to_bytes(4, "little") + body)
+            file.writelines([_FIRST_LINE, checksum.to_bytes(4, "little"), *body])
 
 
-def _fault(data: bytes) -> str | None:
-    """What is wrong with the file, or None."""
-    if not data.startswith(_FIRST_LINE):
-        return "holds no past texts"
-    body = data[_HEAD:]
-    checksum = data[len(_FIRST_LINE) : _HEAD]
-    if len(body) % 4 or zlib.crc32(body).to_bytes(4, "little") != checksum:
-        return "is damaged"
-    entries = np.frombuffer(body, "<i4")
+def _with(kept: list[DrawnText], added: DrawnText) -> list[DrawnText]:
+    """Texts with another one in place of those that it continues; what was known of them stays."""
+    others, (tokens, known) = list[DrawnText](), added
+    for text in kept:
+        if list(text.tokens) == list(tokens[: len(text.tokens)]):
+            known = known.completed(text.drawn_from)
+        else:
+            others.append(text)
+    return [*others, DrawnText(tokens, known)]
+
+
+def _texts(data: bytes) -> list[DrawnText]:
+    """The texts of a file. Raises InvalidValueError, which says what is wrong with it."""
+    is_old = data.startswith(_VERSION_1)
+    if not is_old and not data.startswith(_FIRST_LINE):
+        raise InvalidValueError("holds no past texts")
+    body = memoryview(data)[_HEAD:]
+    if zlib.crc32(body).to_bytes(4, "little") != data[_HEAD - 4 : _HEAD]:
+        raise InvalidValueError("is damaged")
+    start = 0 if is_old else 4
+    end = len(body) if is_old else 4 + 4 * int.from_bytes(body[:4], "little")
+    if end > len(body) or (end - start) % 4:
+        raise InvalidValueError("is damaged")
+    entries = np.frombuffer(body[start:end], "<i4")
     if entries.size and (entries[-1] != _CLOSE or entries.min() < _CLOSE):
-        return "holds something other than texts"
-    return None
+        raise InvalidValueError("holds something other than texts")
+    known = DrawnFrom() if is_old else DrawnFrom.of_columns(body[end:])
+    ends = np.flatnonzero(entries == _CLOSE).tolist()
+    return [
+        DrawnText(entries[first:after].tolist(), known.part(first, after))
+        for first, after in zip([0, *(each + 1 for each in ends)], ends, strict=False)
+    ]

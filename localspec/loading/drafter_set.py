@@ -133,8 +133,7 @@ class DrafterSet:
         """Let other texts copy from one that has ended, unless it has images."""
         if self.earlier and self.members and self.earlier.are_added and not has_media(prompt):
             text = [*prompt, *tokens]
-            copying = self.drafters if self.earlier.are_indexed else ()
-            own = next((each for each in copying if isinstance(each, Suffix)), None)
+            own = next((each for each in self.drafters if isinstance(each, Suffix)), None)
             self.earlier.add(text, own.drawn_from(text) if own else None)
 
     def close(self) -> None:

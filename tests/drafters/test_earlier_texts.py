@@ -11,10 +11,12 @@ from random import Random
 
 import pytest
 from fakes.indexed import indexed
+from fakes.past_texts import loaded
 from fakes.served import wait_for
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localspec.drafters.drawn_from import DrawnText
 from localspec.drafters.earlier_texts import CONTEXT, KEPT_TOKENS, EarlierTexts
 from localspec.drafters.suffix import Suffix
 from localspec.drafters.suffix_automaton import NOWHERE, Match, SuffixAutomaton
@@ -348,8 +350,8 @@ def test_texts_are_stored_in_order_by_another_thread(tmp_path: Path) -> None:
     written: list[tuple[str, list[list[int]]]] = []
 
     class Watched(PastTexts):
-        def add(self, *texts: Sequence[int]) -> None:
-            written.append((threading.current_thread().name, [[*text] for text in texts]))
+        def add(self, *texts: DrawnText) -> None:
+            written.append((threading.current_thread().name, [[*text.tokens] for text in texts]))
             super().add(*texts)
 
     store = Watched("v", tmp_path)
@@ -361,12 +363,12 @@ def test_texts_are_stored_in_order_by_another_thread(tmp_path: Path) -> None:
     for text in range(2, 6):
         earlier.add([text])
     earlier.write()
-    assert store.load() == [[1], [2], [3], [4], [5]]
+    assert loaded(store) == [[1], [2], [3], [4], [5]]
     assert written == [("past texts", [[1]]), ("past texts", [[2], [3], [4], [5]])]
     earlier.add([6])
     earlier.end()
     earlier.add([7])
-    wait_for(lambda: store.load()[-1] == [6])
+    wait_for(lambda: loaded(store)[-1] == [6])
 
 
 @pytest.mark.parametrize("end", ["", "earlier.end()", "del earlier"])
@@ -383,7 +385,7 @@ for text in range(1, 4):
 {end}
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)
-    assert PastTexts("v", tmp_path).load() == [[1], [2], [3]]
+    assert loaded(PastTexts("v", tmp_path)) == [[1], [2], [3]]
 
 
 def test_an_idle_process_has_stored_its_texts(
@@ -393,10 +395,10 @@ def test_an_idle_process_has_stored_its_texts(
     store = PastTexts("v", tmp_path)
     earlier = EarlierTexts(store=store)
     earlier.add([1])
-    wait_for(lambda: store.load() == [[1]])
+    wait_for(lambda: loaded(store) == [[1]])
     earlier.add([2])
     earlier.add([3])
-    wait_for(lambda: store.load() == [[1], [2], [3]])
+    wait_for(lambda: loaded(store) == [[1], [2], [3]])
     earlier.end()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes.indexed import indexed
+from fakes.past_texts import add, loaded
 from fakes.pycode import load
 
 from localspec.conversation.session import Session
@@ -54,7 +55,7 @@ def test_each_text_of_an_engine_is_kept() -> None:
             engine.generate(prompt, max_tokens=8)
         earlier = engine.drafter_set.earlier
         assert earlier and earlier.store
-    starts = [engine_text[:3] for engine_text in earlier.store.load()]
+    starts = [text[:3] for text in loaded(earlier.store)]
     assert len(starts) == 2 and starts[0] != starts[1]
 
 
@@ -121,7 +122,7 @@ def require_known(earlier: EarlierTexts, *, drawn: bool) -> None:
     """A token is nearly always one of those that were likely where it was drawn."""
     texts, drawn_from = earlier.up_to_date()
     found = [(token, drawn_from.choice_at(place)) for place, token in enumerate(texts.tokens)]
-    inside = [token in choice.ids for token, choice in found if choice and choice.ids is not None]
+    inside = [token in choice.ids for token, choice in found if choice]
     assert sum(inside) > 0.9 * len(inside) if drawn else not inside
     assert not drawn or len(inside) > 100
 
@@ -131,6 +132,41 @@ def test_what_is_copied_from_another_slot_is_drawn_anew(monkeypatch: pytest.Monk
     assert 0 < accepted < drafted
     _, copied = drafted_after_others(monkeypatch, drawn=False)
     assert accepted > copied
+
+
+def written_in_runs(*, drawn: bool) -> tuple[list[str], int]:
+    """Texts of a second run, and how many tokens were right that were copied from the first one.
+
+    drawn: what the tokens of the first run were drawn from is on the disk.
+    """
+    for seed in (3, 4):
+        with load(draft="suffix", threads=1, flash_attention=True, remember=True) as engine:
+            results = [
+                engine.generate(prompt, seed=seed, depth=8, max_tokens=60, temperature=0.8)
+                for prompt in ASKED
+            ]
+            earlier = engine.drafter_set.earlier
+            assert earlier and earlier.store
+            if seed == 4:
+                require_known(earlier, drawn=drawn)
+        if not drawn:
+            texts = loaded(earlier.store)
+            earlier.store.clear()
+            add(earlier.store, *texts)
+    return [each.text for each in results], sum(each.stats.accepted for each in results)
+
+
+def test_what_is_copied_from_an_earlier_run_is_drawn_anew() -> None:
+    texts, accepted = written_in_runs(drawn=True)
+    default_folder().rename(default_folder().with_name("first"))
+    same, copied = written_in_runs(drawn=False)
+    assert accepted > copied > 0
+    with load(draft="suffix", threads=1, flash_attention=True) as engine:
+        alone = [
+            engine.generate(prompt, seed=4, depth=0, max_tokens=60, temperature=0.8).text
+            for prompt in ASKED
+        ]
+    assert texts == same == alone
 
 
 def test_a_text_that_nobody_copies_from_is_not_put_together(

@@ -9,10 +9,12 @@ from random import Random
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
+import numpy as np
 from fakes.damaged_files import damage
 from fakes.pycode import PYCODE
 
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
+from localspec.drafters.drawn_from import DrawnFrom, DrawnText
 from localspec.drafters.suffix_store import PastTexts
 from localspec.engine.state_store import StateStore
 from localspec.hub import partial_files
@@ -21,6 +23,7 @@ from localspec.loading import acceptance_priors, calibration, equal_digits, verd
 from localspec.loading.acceptance_priors import BestSetting, stored_forecast
 from localspec.loading.config import RuntimeConfig
 from localspec.models.summaries import summary_of
+from localspec.sampling.distribution import Distribution
 from localspec.scaling import demo_size
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.stored_json import store_json
@@ -94,7 +97,9 @@ def preferences(_: Path) -> Callable[[], object]:
 
 
 def past_texts(_: Path) -> Callable[[], object]:
-    PastTexts("vocabulary").add([1, 2, 3])
+    known = DrawnFrom()
+    known.add(1, Distribution(np.zeros(2, np.float32), np.array([2, 4]), 0.8))
+    PastTexts("vocabulary").add(DrawnText([1, 2, 3], known))
     return lambda: PastTexts("vocabulary").load()
 
 
