@@ -209,7 +209,7 @@ def test_copies_behind_differences_gain_in_edits(tmp_path: Path) -> None:
         f"{what} at {temperature}, {names}"
         for temperature in (0.0, 0.8)
         for names in ("suffix", "suffix,model")
-        for what in ("chats", "drawn, chats", "2 slots", "drawn, 2 slots")
+        for what in ("chats", "drawn, chats", "drawn, runs", "2 slots", "drawn, 2 slots")
         if temperature or not what.startswith("drawn")
     ]
     written = ["edit: rename", "edit: records", "code at 0.0", "code at 0.8", "versions"]

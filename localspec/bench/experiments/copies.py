@@ -9,7 +9,8 @@ and the edited ones the answer, in tokens of the target; answers are those that 
 prompts of `bench`. Chats: once without and once with earlier chats to copy from, alone and beside a
 draft model; and all of them dealt out to several slots, which copy once from their own chats alone
 and once from those of all. At a temperature also from chats of another slot (or of all), once as
-they are, and once drawn anew. The gain is what the second way saves; the interval is over texts.
+they are, and once drawn anew; and so that each answer is a run of its own, which copies from those
+of earlier runs (`--remember`). The gain is what the second way saves; the interval is over texts.
 """
 
 import argparse
@@ -72,6 +73,26 @@ def played(
     ]
 
 
+def _played_behind(
+    machine: str,
+    answers: Sequence[RecordedAnswer],
+    beside: Sequence[Recording],
+    earlier: EarlierTexts,
+    *,
+    runs: bool,
+) -> list[float]:
+    """The seconds of each answer, which copies from earlier texts.
+
+    runs: each answer is a run of its own, and what it has learnt is gone with it.
+    """
+    if not runs:
+        return played(machine, Suffix(earlier=earlier, max_replaced=0), answers, beside)
+    return [
+        _played_behind(machine, [answer], beside[place : place + 1], earlier, runs=False)[0]
+        for place, answer in enumerate(answers)
+    ]
+
+
 def played_in_slots(
     machine: str,
     answers: Sequence[RecordedAnswer],
@@ -128,18 +149,18 @@ def _suffix(*, differences: bool = True, past: Sequence[Sequence[int]] = ()) -> 
     return Suffix(differences=differences, earlier=EarlierTexts(past), max_replaced=0)
 
 
-def _beside(past: Sequence[RecordedAnswer], *, drawn: bool) -> Suffix:
-    """A drafter beside another one, which wrote these answers.
+def _told(past: Sequence[RecordedAnswer], *, drawn: bool) -> EarlierTexts:
+    """These answers for other drafters to copy from, as those of an earlier run or another slot.
 
-    drawn: what it copies from them is drawn anew.
+    drawn: what is copied from them is drawn anew.
     """
     earlier = EarlierTexts(kept=sum(len(each.text) + 1 for each in past))
-    writer, reader = Suffix(earlier=earlier), Suffix(earlier=earlier, max_replaced=0)
+    writer, _reader = (Suffix(earlier=earlier) for _ in range(2))
     for each in past:
         writer.begin(each.prompt)
         writer.observe(each.outcome(0, len(each.tokens)))
         earlier.add(each.text, writer.drawn_from(each.text) if drawn else None)
-    return reader
+    return earlier
 
 
 def _known(engine: Engine, texts: Iterable[EditedText], most: int) -> list[RecordedAnswer]:
@@ -308,11 +329,16 @@ def _print_chats(gains: Gains, options: argparse.Namespace) -> None:
                     title = f"at {temperature}, {drafters}"
                     gains.print_row(f"chats {title}", answers, machine, before, after)
                     if temperature:
-                        before, after = (
-                            played(machine, _beside(past, drawn=drawn), answers, beside)
-                            for drawn in (False, True)
-                        )
-                        gains.print_row(f"drawn, chats {title}", answers, machine, before, after)
+                        for kind in ("chats", "runs"):
+                            behind = partial(
+                                _played_behind, machine, answers, beside, runs=kind == "runs"
+                            )
+                            before, after = (
+                                behind(_told(past, drawn=drawn)) for drawn in (False, True)
+                            )
+                            gains.print_row(
+                                f"drawn, {kind} {title}", answers, machine, before, after
+                            )
                     if options.slots < 2:
                         continue
                     in_slots = partial(
