@@ -7,24 +7,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from localspec.drafters.chain import Chain, Drawn
+from localspec.drafters.text_part import TextPart
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.speculation.passes import Cached, Pass, Passes
 from localspec.utils.tokens import common_prefix
-
-# How many tokens of a prompt it reads where it leaves out those before; with twice as many unread.
-END_TOKENS = 64
-
-
-def end_backlog(lacking: int, *, is_unread: bool, leaves_out: bool) -> int | None:
-    """How much a drafter must read to draft from the end of its text; None: it reads all of it.
-
-    lacking: the tokens that it has yet to read of the text, or of the end that it has chosen.
-    is_unread: whether it has read none since the text began. leaves_out: whether it has chosen.
-    """
-    if is_unread and lacking >= 2 * END_TOKENS:
-        return END_TOKENS
-    return lacking if leaves_out else None
 
 
 class Cache(Cached, Protocol):
@@ -68,8 +55,7 @@ class DraftModel:
     new line. Its drafts are guesses, and what the target makes of them depends on no token of its.
 
     Of a long prompt that it has not read it may leave out the middle (`Limit.from_end`): it goes on
-    from what its cache holds with the last tokens, and drafts a little worse. Sadhukhan et al.
-    2024 (MagicDec) draft with a part of the keys and values of a long text, too.
+    from what its cache holds with the last tokens, and drafts a little worse (see TextPart).
 
     Accepted tokens stay in the cache and are not evaluated again: a proposal first evaluates the
     committed tokens that the cache lacks, at most two. A cache that cannot be cut at any token is
@@ -96,14 +82,10 @@ class DraftModel:
         self._cache = cache
         self._n_vocab = n_vocab
         self._stand_in = stand_in
-        # As this model reads it: token for token the target's, but for those that it lacks, and
-        # those that were left out at the place `_gap_at`.
+        # As this model reads it: token for token the target's, but for those that it lacks.
         self._text: list[int] = []
-        self._left_out: list[int] = []
-        self._gap_at = 0
-        # Whether nothing was read since the text began.
-        self._prompt_is_unread = False
-        # How many tokens of the text the cache holds.
+        self._part = TextPart()
+        # How many tokens of the part the cache holds.
         self._cached = 0
         # The limit of the last proposal, and the tokens drawn behind the text; before a proposal
         # these are the ready ones. The cache holds all but the last.
@@ -112,19 +94,9 @@ class DraftModel:
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Start on this text; nothing is evaluated before the first proposal."""
-        text, at = self._known(tokens), self._gap_at
-        without = text[:at] + text[at + len(self._left_out) :]
-        # The last token is always evaluated, for its logits.
-        if self._left_out and self._cache.shared(without[:-1]) > max(
-            at, self._cache.shared(text[:-1])
-        ):
-            self._left_out = text[at : at + len(self._left_out)]
-            text = without
-        else:
-            self._left_out = []
-        self._text = text
-        self._cached = self._cache.take_prefix(text[:-1])
-        self._prompt_is_unread = True
+        self._text = self._known(tokens)
+        self._part.begin(self._text, self._cache.shared)
+        self._cached = self._cache.take_prefix(self._part.of(self._text)[:-1])
         self._drawn = []
 
     def passes(self, limit: Limit) -> Passes[Draft]:
@@ -144,7 +116,7 @@ class DraftModel:
             if not lacking:
                 return NOTHING
         logits = (yield Pass(self._cache, lacking)).logits[0]
-        self._cached = len(self._text)
+        self._cached = self._part.size(len(self._text))
         while chain.draw(logits):
             if len(chain.tokens) == 1:
                 self._cache.checkpoint()
@@ -174,8 +146,8 @@ class DraftModel:
 
     def _room(self, depth: int, *, from_end: bool) -> int:
         """How many of so many tokens behind the text, or its end, the context has room for."""
-        length = len(self._text) if from_end else self._length
-        return min(depth, self._cache.n_ctx - length)
+        length = len(self._text)
+        return min(depth, self._cache.n_ctx - (self._part.size(length) if from_end else length))
 
     def _keeps_drawn(self) -> bool:
         """Whether tokens that the target has not verified may be those of the next proposal.
@@ -201,49 +173,32 @@ class DraftModel:
             self._drawn = []
         return bool(self._drawn)
 
-    @property
-    def _length(self) -> int:
-        """The tokens of the text, with those that are left out."""
-        return len(self._text) + len(self._left_out)
-
     def _backlog(self) -> int:
-        return self._length - (self._gap_at if self._left_out else self._cached)
+        return self._part.backlog(len(self._text), self._cached)
 
     def _end(self) -> int | None:
-        lacking = len(self._text) - self._cached
-        unread, leaves_out = self._prompt_is_unread, bool(self._left_out)
-        return end_backlog(lacking, is_unread=unread, leaves_out=leaves_out)
+        return self._part.end(len(self._text), self._cached)
 
     def _choose_part(self, *, from_end: bool) -> None:
-        """Leave out what is in front of the end of the text, or take it back if that has room."""
-        lacking = len(self._text) - self._cached
-        if from_end and self._prompt_is_unread and lacking >= 2 * END_TOKENS:
-            self._take_back()
-            # A cache that cannot be cut there keeps less.
-            self._gap_at = at = self._cached = self._cache.truncate(self._cached)
-            self._left_out = self._text[at:-END_TOKENS]
-            del self._text[at:-END_TOKENS]
-        elif not from_end and self._left_out and self._length < self._cache.n_ctx:
-            self._take_back()
-
-    def _take_back(self) -> None:
-        """Take back what was left out."""
-        if self._left_out:
-            at, self._drawn = self._gap_at, []
-            self._text[at:at], self._left_out = self._left_out, []
-            self._cached = min(self._cached, at)
+        length, cache, gap = len(self._text), self._cache, self._part.gap
+        fits, cut = length < cache.n_ctx, cache.truncate
+        self._cached = self._part.choose(
+            length, self._cached, from_end=from_end, fits=fits, cut=cut
+        )
+        if self._part.gap != gap:
+            self._drawn = []
 
     def _catch_up(self, limit: Limit, room: int) -> Passes[list[int]]:
         """Evaluate the tokens that the cache lacks, except the last ones, up to `room` of them.
 
         Returns those, for a pass that gives logits; none if cancelled.
         """
-        self._prompt_is_unread = False
+        self._part.is_unread = False
         # The last token's logits are needed, so it is evaluated in any case.
-        self._cached = self._cache.truncate(min(self._cached, len(self._text) - 1))
+        self._cached = self._cache.truncate(min(self._cached, self._part.size(len(self._text)) - 1))
         self._drawn = []
         while not limit.cancelled():
-            lacking = self._text[self._cached :]
+            lacking = self._part.of(self._text, self._cached)
             if len(lacking) <= room:
                 return lacking
             chunk = lacking[:room]

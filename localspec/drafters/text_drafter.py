@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from localspec.drafters.draft_model import Cache
 from localspec.drafters.respelled_text import RespelledText
 from localspec.drafters.text_chain import TextChain
+from localspec.drafters.text_part import TextPart
 from localspec.drafters.translation import Translation
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
@@ -27,16 +28,18 @@ class TextDrafter:
     cache: the drafter's model and cache. name: the origin of its tokens. translation: of the two
     vocabularies.
 
-    A text with more tokens than the cache takes gets no drafts.
+    Of a long prompt that it has not read it may leave out the middle (see TextPart), in tokens of
+    its own. A text of which it reads more tokens than the cache takes gets no drafts.
     """
 
     def __init__(self, cache: Cache, *, name: str, translation: Translation) -> None:
         self.name = name
-        self.traits = Traits(backlog=self._backlog, computer=lambda: cache.context)
+        self.traits = Traits(backlog=self._backlog, end=self._end, computer=lambda: cache.context)
         self._cache = cache
         self._translation = translation
         self._text = RespelledText(translation)
-        # The tokens in the cache, and how many of them are certainly the text's.
+        self._part = TextPart()
+        # The tokens in the cache, and how many of them are certainly the part's.
         self._held: list[int] = []
         self._certain = 0
 
@@ -58,9 +61,10 @@ class TextDrafter:
     def begin(self, tokens: Sequence[int]) -> None:
         """Start on this text; nothing is evaluated before the first proposal."""
         self._text.set_text(tokens)
-        own = self._text.tokens
-        self._held = own[: self._cache.take_prefix(own)]
-        self._certain = min(len(self._held), self._text.stable)
+        self._part.begin(self._text.tokens, self._cache.shared, loose=self._loose)
+        read = self._part.of(self._text.tokens)
+        self._held = read[: self._cache.take_prefix(read)]
+        self._certain = min(len(self._held), len(read) - self._loose)
 
     def observe(self, outcome: Outcome) -> None:
         """Append the committed tokens."""
@@ -68,27 +72,51 @@ class TextDrafter:
 
     def passes(self, limit: Limit) -> Passes[Draft]:
         """Draw tokens of the drafter, one pass each, until they make a draft of `limit.depth`."""
-        own = self._text.tokens
-        if limit.depth < 1 or not own or len(own) >= self._cache.n_ctx:
+        self._choose_part(from_end=limit.from_end)
+        length = len(self._text.tokens)
+        room = self._cache.n_ctx - (self._part.size(length) if limit.from_end else length)
+        if limit.depth < 1 or not length or room < 1:
             return NOTHING
         lacking = yield from self._catch_up(limit)
         if not lacking:
             return NOTHING
         logits = yield from self._read(lacking)
-        chain = TextChain(limit, self._translation, self._cache.n_ctx - len(own))
+        chain = TextChain(limit, self._translation, room)
         while chain.draw(logits):
             if len(chain.drawn) == 1:
                 self._cache.checkpoint()
             logits = yield from self._read(chain.drawn[-1:])
         return Draft(chain.tokens)
 
+    @property
+    def _loose(self) -> int:
+        """How many of the last tokens may become others with the tokens that come."""
+        return len(self._text.tokens) - self._text.stable
+
     def _backlog(self) -> int:
-        return len(self._text.tokens) - self._shared()
+        return self._part.backlog(len(self._text.tokens), self._shared())
+
+    def _end(self) -> int | None:
+        return self._part.end(len(self._text.tokens), self._shared(), loose=self._loose)
 
     def _shared(self) -> int:
-        """How many tokens of the text the cache holds."""
-        since = min(self._certain, len(self._text.tokens))
-        return since + common_prefix(self._held[since:], self._text.tokens[since:])
+        """How many tokens of the part the cache holds."""
+        own = self._text.tokens
+        since = min(self._certain, self._part.size(len(own)))
+        return since + common_prefix(self._held[since:], self._part.of(own, since))
+
+    def _choose_part(self, *, from_end: bool) -> None:
+        """Leave out the middle or take it back, and note what is held of the text then."""
+        length, cut, loose = len(self._text.tokens), self._cache.truncate, self._loose
+        fits, shared = length < self._cache.n_ctx, self._shared()
+        self._hold(
+            self._part.choose(length, shared, from_end=from_end, fits=fits, cut=cut, loose=loose)
+        )
+
+    def _hold(self, count: int) -> None:
+        """Go on behind so many tokens that the cache holds of the part."""
+        del self._held[count:]
+        self._certain = min(count, self._part.size(self._text.stable))
 
     def _catch_up(self, limit: Limit) -> Passes[list[int]]:
         """Evaluate the tokens that the cache lacks, except the last ones.
@@ -96,12 +124,11 @@ class TextDrafter:
         Returns those, for a pass that gives logits; none if cancelled.
         """
         own = self._text.tokens
+        self._part.is_unread = False
         # The last token's logits are needed, so it is evaluated in any case.
-        left = self._cache.truncate(min(self._shared(), len(own) - 1))
-        del self._held[left:]
-        self._certain = min(left, self._text.stable)
+        self._hold(self._cache.truncate(min(len(self._held), self._part.size(len(own)) - 1)))
         while not limit.cancelled():
-            lacking = own[len(self._held) :]
+            lacking = self._part.of(own, len(self._held))
             if len(lacking) <= self._cache.chunk:
                 return lacking
             yield from self._read(lacking[: self._cache.chunk])

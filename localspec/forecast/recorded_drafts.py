@@ -15,7 +15,7 @@ from typing import Unpack
 import numpy as np
 
 from localspec.control.pass_costs import WIDEST
-from localspec.drafters.draft_model import end_backlog
+from localspec.drafters.text_part import TextPart
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.forecast.answers import RecordedAnswer
@@ -51,11 +51,11 @@ class RecordedDraft:
 class EveryPlace:
     """A Policy under which one drafter drafts at every token, and nothing is verified.
 
-    depth: the tokens of each draft. drafts: one per token of the text.
+    depth: the tokens of each draft. from_end: as in Limit. drafts: one per token of the text.
     """
 
-    def __init__(self, drafter: Drafter, depth: int) -> None:
-        self._depth = depth
+    def __init__(self, drafter: Drafter, depth: int, *, from_end: bool = False) -> None:
+        self._depth, self._from_end = depth, from_end
         self.drafters: Sequence[Drafter] = (drafter,)
         self.drafts: list[RecordedDraft] = []
         self._confidences: list[float] = []
@@ -72,7 +72,9 @@ class EveryPlace:
         """Draft at this token."""
         self._confidences = []
         depth = min(limit.depth, self._depth) if self.drafters else 0
-        return Decision(self.drafters[0], depth, self._go_on) if depth else PLAIN_STEP
+        if not depth:
+            return PLAIN_STEP
+        return Decision(self.drafters[0], depth, self._go_on, from_end=self._from_end)
 
     def padded(self, rows: int) -> int:
         """No padding."""
@@ -114,17 +116,20 @@ def record_drafts(
     prompt: Prompt,
     *,
     tokens: int | None = None,
+    from_end: bool = False,
     cancelled: Callable[[], bool] = lambda: False,
     **options: Unpack[GenerationOptions],
 ) -> tuple[list[int], list[RecordedDraft]]:
     """Write a text; return its tokens, and what a drafter of the engine drafted at each.
 
     head: the drafter, mostly a head. tokens: of each draft; None: as many as may be useful.
-    cancelled: whether to end before the next token. options: the rule is `coupled` in any case.
+    from_end: as in Limit. cancelled: whether to end before the next token. options: the rule is
+    `coupled` in any case.
     """
     options |= {"logprobs": False, "rule": "coupled"}
     running = engine.stream(prompt, **options)
-    policy = EveryPlace(head, deepest_record(head) if tokens is None else tokens)
+    depth = deepest_record(head) if tokens is None else tokens
+    policy = EveryPlace(head, depth, from_end=from_end)
     slot = engine.slots.own
     written = slot.start(running.prompt, running.settings, cancelled=cancelled, policy=policy)
     tokens_written = written.result().token_ids
@@ -192,10 +197,8 @@ class ReplayedDrafter:
         )
         self._answers, self._drafts = answers, drafts
         self._number, self._place = -1, 0
-        # How many tokens of the text it has read, and the tokens of its last draft.
-        self._read, self._drafted = 0, list[int]()
-        # Whether it has left out what is in front of the end, and whether it has read anything.
-        self._leaves_out = self._has_read = False
+        # What it reads of the text, how much of that it has read, and the tokens of its last draft.
+        self._part, self._read, self._drafted = TextPart(), 0, list[int]()
 
     def replayed(self, number: int) -> ReplayedDrafts:
         """The lengths of the drafts in the answer of this number."""
@@ -218,13 +221,12 @@ class ReplayedDrafter:
         following = [(self._number + 1 + each) % count for each in range(count)]
         prompt, self._place = list(tokens), 0
         self._number = next(each for each in following if self._answers[each].prompt == prompt)
-        self._read, self._drafted = 0, []
-        self._leaves_out = self._has_read = False
+        self._part, self._read, self._drafted = TextPart(), 0, []
 
     def propose(self, limit: Limit) -> Draft:
         """Propose what the drafter proposed at this token."""
-        self._leaves_out = limit.from_end and self._end() is not None
-        self._has_read = True
+        self._part.choose(self._length, self._read, from_end=limit.from_end)
+        self._part.is_unread = False
         recorded = self._of(self._number)[self._place]
         tokens = list(recorded.tokens[: limit.depth])
         if limit.go_on:
@@ -232,7 +234,7 @@ class ReplayedDrafter:
                 if not limit.go_on(confidence):
                     del tokens[count:]
                     break
-        self._read, self._drafted = self._length, tokens
+        self._read, self._drafted = self._part.size(self._length), tokens
         return Draft(tokens)
 
     def observe(self, outcome: Outcome) -> None:
@@ -247,11 +249,10 @@ class ReplayedDrafter:
         return len(self._answers[self._number].prompt) + self._place
 
     def _backlog(self) -> int:
-        return self._length if self._leaves_out else self._length - self._read
+        return self._part.backlog(self._length, self._read)
 
     def _end(self) -> int | None:
-        unread, leaves_out = not self._has_read, self._leaves_out
-        return end_backlog(self._length - self._read, is_unread=unread, leaves_out=leaves_out)
+        return self._part.end(self._length, self._read)
 
     def _of(self, number: int) -> list[RecordedDraft]:
         """One draft per token of an answer; none where the recorded text had ended."""

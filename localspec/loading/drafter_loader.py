@@ -303,7 +303,7 @@ def _shorter(loaded: LoadedDrafter, target: KVSequence, member: SequenceDrafter)
         return None
     return (
         f"{member.drafter.name} reads texts of up to about {tokens:,} of the target's "
-        f"{target.n_ctx:,} tokens of context; longer ones get no drafts from it"
+        f"{target.n_ctx:,} tokens of context; behind longer prompts it drafts from their end alone"
     )
 
 

@@ -139,6 +139,19 @@ def test_a_text_that_is_cut_within_what_was_left_out_is_read_anew() -> None:
     )
 
 
+def test_a_text_that_is_cut_behind_the_gap_is_read_from_its_own_end() -> None:
+    """The end has never fewer tokens behind what was left out."""
+    cache, text = ToyCache(MODEL), words(300)
+    drafter = drafter_of(cache)
+    for length in (299, 237):
+        drafter.begin(text)
+        proposed(drafter, limit(text, from_end=True))
+        cut = text[:length]
+        drafter.begin(cut)
+        assert backlog(drafter, from_end=True) == END
+        assert [*proposed(drafter, limit(cut, from_end=True)).tokens] == drawn(cut, cut[-END:], 4)
+
+
 def test_an_end_needs_less_context_than_the_text() -> None:
     drafter, text = drafter_of(ToyCache(MODEL, n_ctx=100)), words(300)
     drafter.begin(text)

@@ -10,6 +10,7 @@ from fakes.enumeration import SEED, Drawn, SharedNoise, exact, total_variation
 from fakes.letters import Letters
 from fakes.mutants import Code, Edit
 from fakes.stateful import examples, run_machine
+from fakes.text_oracle import READERS, WORDS, Oracle
 from fakes.toy import ToyCache, ToyModel, ToyTarget, fixed, proposed
 from hypothesis import Phase
 from hypothesis import strategies as st
@@ -117,74 +118,8 @@ def test_it_leaves_the_distribution_alone(
 
 # What it drafts, by an oracle that knows the text as a whole.
 
-# Spaces, an end, characters of two bytes, and a control token that only the target has.
-WORDS = Letters("a", "b", " ", "ab", " a", b"\xc3", b"\xa9", None, "ba", None, bos=7, ends=[9])
-READERS = {
-    "longer": Letters("b", "a", " ", " ab", "aba", b"\xc3", b"\xa9", "é", "b a", None, ends=[9]),
-    "shorter": Letters(None, "a", "b", " ", b"\xc3", b"\xa9", None, bos=0, ends=[6]),
-    "no bytes": Letters("a", "b", " a", "bab", " ", None, ends=[5]),
-}
 GREEDY = Sampler(SamplingParams(temperature=0), Noise(1))
 WARM = Sampler(PLAIN, Noise(1))
-
-
-class Oracle:
-    """What a drafter with this vocabulary and this model drafts, computed from the whole text."""
-
-    def __init__(self, own: Letters, model: ToyModel) -> None:
-        self._own, self._model = own, model
-        spelled = {token: _tokens(WORDS, own.piece(token)) for token in range(own.n_vocab)}
-        # The target's token that each token begins with.
-        self._firsts = {token: found[0] for token, found in spelled.items() if found}
-        self._firsts |= dict.fromkeys(own.end_tokens, WORDS.eos)
-
-    def draft(self, text: list[int], depth: int, sampler: Sampler, *, certain: bool) -> list[int]:
-        own, written, drawn = self.spelled(text), b"", 0
-        drafted: list[int] = []
-        while own and len(drafted) < depth and drawn < 8 * depth:
-            row = self._model.logits(own)
-            logits = np.full(WORDS.n_vocab, -np.inf, np.float32)
-            for token, first in self._firsts.items():
-                logits[first] = np.logaddexp(logits[first], row[token])
-            prefix = sampler.prefix([*text, *drafted])
-            law = sampler.distribution(logits, prefix)
-            chosen = law.token(int(law.logits.argmax())) if certain else sampler.sample(law, prefix)
-            beginning = [token for token, first in self._firsts.items() if first == chosen]
-            own.append(max(beginning, key=row.__getitem__))
-            drawn += 1
-            if own[-1] in self._own.end_tokens:
-                return [*drafted, WORDS.eos][:depth]
-            written += self._own.piece(own[-1])
-            drafted = _tokens(WORDS, written)[:depth]
-        return drafted
-
-    def spelled(self, text: list[int]) -> list[int]:
-        """The tokens of a text."""
-        found = [self._own.bos] if self._own.adds_bos else []
-        stretch = b""
-        for place, token in enumerate(text):
-            if WORDS.piece(token):
-                stretch += WORDS.piece(token)
-            elif place or token != WORDS.bos:
-                found += _tokens(self._own, stretch)
-                stretch = b""
-                if token in WORDS.end_tokens:
-                    found.append(self._own.eos)
-                elif self._own.bos >= 0:
-                    found.append(self._own.bos)
-        return found + _tokens(self._own, stretch)
-
-
-def _tokens(vocabulary: Letters, data: bytes) -> list[int]:
-    """The longest tokens of bytes, with half a character as bytes."""
-    try:
-        return vocabulary.tokenize_after(data.decode(), parse_special=False)
-    except UnicodeDecodeError as error:
-        valid, invalid = data[: error.start].decode(), data[error.start : error.end]
-        known = {vocabulary.piece(token): token for token in reversed(range(vocabulary.n_vocab))}
-        of_bytes = [known[bytes([byte])] for byte in invalid if bytes([byte]) in known]
-        rest = _tokens(vocabulary, data[error.end :])
-        return vocabulary.tokenize_after(valid, parse_special=False) + of_bytes + rest
 
 
 def machine(make: Callable[..., TextDrafter], name: str, seen: Counter[Any]) -> type[Any]:
@@ -391,12 +326,10 @@ def test_a_token_that_spells_several_is_asked_about_as_often() -> None:
 # Mistakes planted in the source: a wrong draft costs time alone, so only the oracle sees them.
 
 MISTAKES = {
-    "a stale cache": Edit(
-        TextDrafter._catch_up, "min(self._shared(), len(own) - 1)", "len(self._held)"
-    ),
+    "a stale cache": Edit(TextDrafter._choose_part, "self._shared()", "len(self._held)"),
     "what was evaluated is not recorded": Edit(TextDrafter._read, "self._held += tokens", "pass"),
     "a new text keeps the certain tokens of the old": Edit(
-        TextDrafter.begin, "min(len(self._held), self._text.stable)", "len(own)"
+        TextDrafter.begin, "min(len(self._held), len(read) - self._loose)", "len(read)"
     ),
     "the last token's logits are those before it": Edit(
         TextDrafter.passes, "self._read(lacking)", "self._read(lacking[:-1] or lacking)"

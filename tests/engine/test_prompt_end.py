@@ -3,20 +3,28 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.drafter_kinds import EXACT
 from fakes.numpy_llama import NumpyLlama
-from fakes.pycode import load
+from fakes.pycode import PYCODE, load
+from fakes.respelled import write_respelled
 from fakes.tiny import write_tiny
 
 from localspec.control.fixed_depth import FixedDepth
-from localspec.drafters.draft_model import END_TOKENS
+from localspec.drafters.text_chain import TextChain
+from localspec.drafters.text_drafter import TextDrafter
+from localspec.drafters.text_part import END_TOKENS
+from localspec.drafters.translation import Translation
 from localspec.engine.engine import Engine
 from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.llama.context import single_sequence
+from localspec.llama.context_params import ContextParams
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit
+from localspec.speculation.passes import Pass, direct
 from localspec.speculation.policy import Decision
 
 CODE = "\n".join(
@@ -30,6 +38,7 @@ SETTINGS: list[GenerationOptions] = [
     {"temperature": 0.8, "seed": 3, "rule": "block"},
 ]
 DEPTH, TOKENS = 4, 40
+VOCABULARIES: list[dict[str, Any]] = [{}, {"merges": 200, "pre": "llama-bpe"}, {"kind": "llama"}]
 
 
 class FromEnd(FixedDepth):
@@ -85,6 +94,54 @@ def test_the_text_is_that_of_plain_decoding(
         left_out = len(prompt) + len(text) - len(held)
         assert left_out > 3 * END_TOKENS, "it goes on behind what it left out"
         prompt = [*prompt, *text, *engine.tokenize(f"\n\ndef other_{turn}(", add_special=False)]
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES, ids=str)
+def test_a_drafter_with_another_vocabulary(
+    plain: Engine, tmp_path: Path, vocabulary: dict[str, Any]
+) -> None:
+    """It reads the end of the text, spelled by its own tokenizer as a whole, and drafts so."""
+    path = write_respelled(tmp_path / "respelled.gguf", PYCODE.drafter, **vocabulary)
+    drafts: list[tuple[Limit, list[int], list[int], list[int]]] = []
+
+    class Noting(FromEnd):
+        def decide(self, limit: Limit) -> Decision:
+            self.limit = limit
+            return super().decide(limit)
+
+        def keep(self, draft: Draft) -> int:
+            if len(draft):
+                [drafter] = self.drafters
+                assert isinstance(drafter, TextDrafter)
+                read = len(drafter._text.tokens) - len(drafter._part.gap)
+                drafts.append(
+                    (self.limit, [*drafter._text._text], held.tokens[:read], [*draft.tokens])
+                )
+            return len(draft)
+
+    with load(draft=path, context=2048, threads=1, flash_attention=True) as engine:
+        held, prompt = cache_of(engine), engine.tokenize(CODE)
+        for options in SETTINGS:
+            config = GenerationConfig.of(max_tokens=TOKENS, **options)
+            policy = Noting(engine.drafter_set.drafters)
+            found = engine.slots.own.start(prompt, config, policy=policy).result()
+            assert 0 < found.stats.accepted < found.stats.drafted
+            if options.get("rule") != "block":
+                expected = plain.generate(prompt, max_tokens=TOKENS, **options).token_ids
+                assert found.token_ids == expected
+        translation, equal = Translation(engine.model, held.model), 0
+        params = ContextParams(n_ctx=512, threads=1, flash_attention=True)
+        for limit, text, read, tokens in drafts:
+            whole = held.model.tokenize(engine.detokenize(text))
+            assert END_TOKENS <= len(read) < len(whole) / 3
+            assert read == whole[-len(read) :]
+            with single_sequence(held.model, params) as fresh:
+                logits = direct(Pass(fresh, read)).logits[0]
+                chain = TextChain(limit.to(1), translation, 9)
+                chain.draw(logits)
+            equal += chain.tokens[:1] == tokens[:1]
+    # Rows differ in their last digits by the width of a pass, which decides near-ties.
+    assert equal > 0.9 * len(drafts) > 20
 
 
 def test_it_drafts_what_its_model_writes_behind_the_end(tmp_path: Path) -> None:

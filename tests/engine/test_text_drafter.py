@@ -171,7 +171,9 @@ def test_its_context_counts_its_own_tokens(tmp_path: Path) -> None:
             notes = " ".join(engine.slots.own.loaded.notes)
             drafted[path] = engine.generate(text, **options).stats.drafted
             assert (cache.n_ctx > engine.context) is (path == long)
-            assert ("longer ones get no drafts from it" in notes) is (path == short)
+            assert ("behind longer prompts it drafts from their end alone" in notes) is (
+                path == short
+            )
             assert engine.generate("def f(x):", **options).stats.drafted
     assert drafted[long] and not drafted[short]
 

@@ -449,8 +449,8 @@ HARMLESS = [
         (
             Edit(
                 DraftModel._catch_up,
-                "self._cache.truncate(min(self._cached, len(self._text) - 1))",
-                "min(self._cached, len(self._text) - 1)",
+                "self._cache.truncate(min(self._cached, self._part.size(len(self._text)) - 1))",
+                "min(self._cached, self._part.size(len(self._text)) - 1)",
             ),
         ),
     ),

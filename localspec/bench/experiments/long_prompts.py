@@ -23,7 +23,7 @@ from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import DrafterSeconds
 from localspec.control.pass_costs import PassCosts
 from localspec.control.row_budget import RowBudget
-from localspec.drafters.draft_model import end_backlog
+from localspec.drafters.text_part import TextPart
 from localspec.forecast.rounds import Rounds, Writer
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
@@ -60,7 +60,7 @@ class PromptReader:
 
     def start(self, prompt: int, tokens: int, seed: int) -> None:
         """Another text of so many tokens, behind a prompt of so many."""
-        self._text, self._read, self._leaves_out, self._has_read = prompt, 0, False, False
+        self._text, self._read, self._part = prompt, 0, TextPart()
         self._coming = [drawn(Random(seed), rate, tokens) for rate in self._rates]
 
     def begin(self, tokens: Sequence[int]) -> None:
@@ -70,9 +70,10 @@ class PromptReader:
         """Read what it lacks, and propose tokens."""
         self.reading = READING * max(0, backlog(self, from_end=limit.from_end) - 2)
         self.seconds += self.reading
-        self._leaves_out, self._has_read = limit.from_end and self._end() is not None, True
-        self._read, tokens = self._text, list[int]()
-        for right, margin in self._coming[self._leaves_out][: limit.depth]:
+        self._part.choose(self._text, self._read, from_end=limit.from_end)
+        self._part.is_unread = False
+        self._read, tokens = self._part.size(self._text), list[int]()
+        for right, margin in self._coming[bool(self._part.gap)][: limit.depth]:
             self.seconds += FURTHER if tokens else FIRST
             tokens.append(int(right))
             if limit.go_on and not limit.go_on(margin):
@@ -82,17 +83,16 @@ class PromptReader:
     def observe(self, outcome: Outcome) -> None:
         """Go on behind the committed tokens; one of them it has not seen."""
         count = len(outcome.tokens)
-        self._read += count - 1 if self._has_read and self._read == self._text else 0
+        self._read += count - 1 if self._read == self._part.size(self._text) else 0
         self._text += count
         for coming in self._coming:
             del coming[:count]
 
     def _backlog(self) -> int:
-        return self._text if self._leaves_out else self._text - self._read
+        return self._part.backlog(self._text, self._read)
 
     def _end(self) -> int | None:
-        unread, leaves_out = not self._has_read, self._leaves_out
-        return end_backlog(self._text - self._read, is_unread=unread, leaves_out=leaves_out)
+        return self._part.end(self._text, self._read)
 
 
 class _Text(Writer):
