@@ -23,7 +23,7 @@ from localspec.control.overlap import Overlap
 from localspec.control.pause import Pause
 from localspec.control.row_budget import Offer, RowShare
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, backlog, ready
+from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, backlog, ready_for
 from localspec.speculation.policy import may_draft
 
 # The weight of a new step in the moving average of the gain.
@@ -139,9 +139,7 @@ class Candidate:
     @property
     def ready(self) -> int:
         """How many tokens of its next draft are drawn already."""
-        drawn = ready(self.drafter)
-        # Those behind the end of a prompt are none of one that has yet to read it.
-        return 0 if drawn and self.other_way and self.backlog > 1 else drawn
+        return ready_for(self.drafter, from_end=self.from_end)
 
     def drafting(self, deepest: int, unread: float = 0.0) -> Drafting:
         """What drafts of every depth from 0 to `deepest` take; ready tokens take no time.

@@ -9,7 +9,7 @@ from localspec.sampling.params import SamplerState
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, ROOT, Draft, require_known, require_tree
-from localspec.speculation.drafter import Limit, proposal, ready
+from localspec.speculation.drafter import Limit, proposal, ready_for
 from localspec.speculation.drawing_ahead import DrawingAhead
 from localspec.speculation.emission import Emission, until_end
 from localspec.speculation.followers import Followers
@@ -279,7 +279,7 @@ class Decoder:
         decision = self.policy.decide(limit)
         if not decision.drafter:
             return PLAIN_STEP, NOTHING
-        drawn = ready(decision.drafter)
+        drawn = ready_for(decision.drafter, from_end=decision.from_end)
         if not (draft := decision.draft):
             limit = limit.to(decision.depth, decision.go_on, from_end=decision.from_end)
             try:

@@ -234,6 +234,15 @@ def ready(drafter: Drafter) -> int:
     return drafter.traits.ready() if drafter.traits.ready else 0
 
 
+def ready_for(drafter: Drafter, *, from_end: bool) -> int:
+    """The number of tokens that it has drawn of its next proposal, if that is made this way.
+
+    from_end: as in Limit. Behind the end of a prompt, none is ready of one that has to read all.
+    """
+    drawn = ready(drafter)
+    return 0 if drawn and backlog(drafter, from_end=from_end) else drawn
+
+
 def backlog(drafter: Drafter, *, from_end: bool = False) -> int:
     """The number of text tokens that the drafter must evaluate before its next proposal.
 

@@ -17,6 +17,7 @@ from fakes.toy import ToyCache, ToyModel, ToyTarget, fixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from localspec.control.fixed_depth import FixedDepth
 from localspec.drafters.chain import Chain
 from localspec.drafters.draft_model import DraftModel
 from localspec.errors import WorkerError
@@ -24,6 +25,9 @@ from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
+from localspec.speculation.draft import Draft
+from localspec.speculation.drafter import Limit
+from localspec.speculation.policy import Decision
 from localspec.speculation.rules import RULES
 from localspec.stats import Stats
 
@@ -160,6 +164,37 @@ def test_of_what_was_drawn_ahead_only_what_is_proposed_was_used() -> None:
     loop.most = lambda: 2
     assert [token.id for token in loop.run(LENGTH, Interleaved(repeat(MANY)))] == plain(1)
     assert 0 < loop.stats.used_ahead <= loop.stats.drafted
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_what_was_drawn_behind_the_end_of_a_prompt_is_not_used_behind_all_of_it(depth: int) -> None:
+    """What is used needs no pass: all other tokens are drawn from one each."""
+    prompt, used = [*range(N_VOCAB)] * 20, 0
+    cache = ToyCache(TARGET)
+    drafter = DraftModel(cache, name="small", n_vocab=N_VOCAB, ahead=True)
+
+    class Turning(FixedDepth):
+        """Drafts from the end of the prompt first, then behind all of it."""
+
+        def decide(self, limit: Limit) -> Decision:
+            self.evaluated = cache.evaluated
+            return replace(super().decide(limit), from_end=len(text) < len(prompt) + 12)
+
+        def keep(self, draft: Draft) -> int:
+            nonlocal used
+            read = max(0, cache.evaluated - self.evaluated)
+            # What it reads of the prompt is in the pass of the first token.
+            used += len(draft) - min(read, len(draft))
+            return len(draft)
+
+    text, stats = list(prompt), Stats()
+    target, sampler = ToyTarget(TARGET, text), Sampler(SAMPLERS["full"], Noise(1))
+    policy = Turning([drafter], depth)
+    loop = Decoder(target, policy, RULES["coupled"], sampler, text, stats)
+    for _ in loop.run(LENGTH, Interleaved(repeat(MANY))):
+        pass
+    assert len(cache.tokens) > len(prompt), "all of the prompt was read at last"
+    assert stats.used_ahead == used > 0
 
 
 def test_more_is_ready_the_more_often_the_drafter_is_right() -> None:
