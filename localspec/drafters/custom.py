@@ -64,7 +64,7 @@ def checked(drafter: Any) -> "CustomDrafter":
 
 
 def _is_sound(traits: Traits) -> bool:
-    callables = (traits.backlog, traits.chances, traits.ready, traits.computer)
+    callables = (traits.backlog, traits.end, traits.chances, traits.ready, traits.computer)
     return (
         isinstance(traits.branches, int)
         and traits.branches >= 1
@@ -81,6 +81,7 @@ class CustomDrafter:
         self.traits = replace(
             traits,
             backlog=traits.backlog and self._checked("backlog", traits.backlog, _whole),
+            end=traits.end and self._checked("end", traits.end, _whole_or_none),
             chances=traits.chances and self._checked("chances", traits.chances, _probabilities),
             computer=traits.computer and self._checked("computer", traits.computer, _any),
             ready=None,  # what is drawn ahead would not be checked
@@ -216,6 +217,10 @@ def _any(answer: Any) -> Any:
 
 def _whole(answer: Any) -> int:
     return max(0, index(answer))
+
+
+def _whole_or_none(answer: Any) -> int | None:
+    return None if answer is None else _whole(answer)
 
 
 def _probabilities(answer: Any) -> list[float]:

@@ -191,13 +191,20 @@ def test_a_pass_gets_its_scores_or_its_error() -> None:
 
 @pytest.mark.parametrize(("said", "held"), [(np.int64(3), 3), (0, 0), (-2, 0), (2.5, None)])
 def test_what_it_holds_is_a_whole_number(said: Any, held: int | None) -> None:
-    head = wrapped(Head(held=said, backlog=lambda: said))
+    head = wrapped(Head(held=said, backlog=lambda: said, end=lambda: said))
+    traits = head.traits
     if held is not None:
-        assert head.held([1]) == head.traits.backlog() == held
+        assert head.held([1]) == traits.backlog() == traits.end() == held
         return
-    for ask, doing in ((lambda: head.held([1]), "held"), (head.traits.backlog, "backlog")):
+    asked = {"held": lambda: head.held([1]), "backlog": traits.backlog, "end": traits.end}
+    for doing, ask in asked.items():
         with pytest.raises(DrafterMismatchError, match=f"failed in {doing}: TypeError"):
             ask()
+
+
+def test_there_may_be_no_end_to_draft_from() -> None:
+    assert wrapped(Head(end=lambda: None)).traits.end() is None
+    assert wrapped(Head()).traits.end is None
 
 
 @pytest.mark.parametrize("chances", [[0, 0.5, 1], [], [-0.1], [1.1], [0.5, float("nan")], [None]])
@@ -238,6 +245,7 @@ TRAITS: dict[str, Any] = {
     "branches": [0, -1, 1.5, None],
     "deepest": [0, -3, "x", 2.0],
     "backlog": [7],
+    "end": [64],
     "chances": ["x"],
     "ready": [2],
     "computer": [object()],
