@@ -125,3 +125,12 @@ def test_short_answers_behind_long_prompts_gain() -> None:
     assert speed_in_one_run(F16, good, 2000, 24, 8, may_leave_out=True) > 1.6
     for prompt in (300, 2000):
         assert speed_in_one_run(F16, useless, prompt, 60, 16, may_leave_out=True) > 0.95
+
+
+@pytest.mark.parametrize("users", [2, 4])
+def test_so_do_those_of_several_users(users: int) -> None:
+    """And a drafter of no use costs as little beside others as it does alone."""
+    good, useless = (0.9, 0.88), (0.05, 0.05)
+    for rates, least in ((good, 1.2), (useless, 0.95)):
+        speed = speed_in_one_run(F16, rates, 2000, 60, 6, may_leave_out=True, users=users)
+        assert speed > least

@@ -1,28 +1,35 @@
 """Short answers behind long prompts in simulated time: a drafter that may read the end alone.
 
-    python -m localspec.bench.experiments.long_prompts [--costs NAME ...] [--texts 16]
+    python -m localspec.bench.experiments.long_prompts [--costs NAME ...] [--texts 16] [--users N]
 
-The policy is the real one, of one text at a time; what decodes take is read from a table, as in
-`simulated_users`. Each text is behind a new prompt, of which the drafter has read nothing. Reads
-all: it has to read the prompt before it drafts. May read the end: it may leave out all but the last
-tokens, behind which its drafts are right less often. Both write the same texts, x plain decoding:
-in one run, and each in a run of its own that knows what the runs before have kept.
+The policies are the real ones, one per user; what decodes take is read from a table, as in
+`simulated_users`. Each text is behind a new prompt, of which the drafter has read nothing; all
+users begin theirs at once. Reads all: it has to read the prompt before it drafts. May read the end:
+it may leave out all but the last tokens, behind which its drafts are right less often. Both write
+the same texts, x plain decoding of as many users, up to the last token of all: in one run, and each
+in a run of its own that knows what the runs before have kept.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from random import Random
 
-import numpy as np
-
 from localspec.bench.experiments.command_line import Table, argument_parser
-from localspec.bench.experiments.simulated_drafter import COSTS, FIRST, FURTHER, READING, drawn
+from localspec.bench.experiments.simulated_drafter import (
+    COSTS,
+    FIRST,
+    FURTHER,
+    READING,
+    drawn,
+    part_of_decode,
+    seconds_of_rows,
+)
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior, DraftCounts
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import DrafterSeconds
 from localspec.control.pass_costs import PassCosts
-from localspec.control.row_budget import RowBudget
+from localspec.control.row_budget import RowBudget, RowShare
 from localspec.drafters.text_part import TextPart
 from localspec.forecast.rounds import Rounds, Writer
 from localspec.sampling.noise import Noise
@@ -39,20 +46,30 @@ PROMPTS, TOKENS = (300, 2000), (24, 60, 200)
 RUNS = 5
 # With fewer drafted tokens, nothing is known of them.
 _FEWEST = 8
+# Between the seeds of two users.
+_OTHER_USER = 1000
 _SAMPLER = Sampler(SamplingParams(), Noise(0))
 
 
 class PromptReader:
     """A drafter with a prompt to read; right tokens are 1, wrong ones 0.
 
-    rates: how often they are right behind all of the prompt, and behind its end. seconds: those
-    spent on drafting so far. reading: those of the last draft in which it read.
+    rates: how often they are right behind all of the prompt, and behind its end. part: returns what
+    it pays of a decode, which texts share. seconds: those spent on drafting so far. reading: those
+    of the last draft in which it read.
     """
 
     name = "drafter"
 
-    def __init__(self, rates: tuple[float, float], *, may_leave_out: bool) -> None:
+    def __init__(
+        self,
+        rates: tuple[float, float],
+        *,
+        may_leave_out: bool,
+        part: Callable[[], float] = lambda: 1.0,
+    ) -> None:
         end = self._end if may_leave_out else None
+        self._part_of_decode = part
         self.traits = Traits(backlog=self._backlog, end=end, computer=lambda: self.name)
         self.seconds = self.reading = 0.0
         self._rates = rates
@@ -74,7 +91,7 @@ class PromptReader:
         self._part.is_unread = False
         self._read, tokens = self._part.size(self._text), list[int]()
         for right, margin in self._coming[bool(self._part.gap)][: limit.depth]:
-            self.seconds += FURTHER if tokens else FIRST
+            self.seconds += self._part_of_decode() * (FURTHER if tokens else FIRST)
             tokens.append(int(right))
             if limit.go_on and not limit.go_on(margin):
                 break
@@ -96,16 +113,36 @@ class PromptReader:
 
 
 class _Text(Writer):
-    """The text of a drafter, of which every token is 1. left: how many are to come."""
+    """The text of a user, of which every token is 1.
 
-    def __init__(self, policy: AdaptivePolicy, drafter: PromptReader, budget: RowBudget) -> None:
-        super().__init__(policy, budget.new_share())
-        self.drafter, self.left = drafter, 0
+    costs: what the policy learns. decode: returns the seconds of a decode by its rows. left: how
+    many tokens may follow the next one; -1 behind the end.
+    """
+
+    def __init__(
+        self,
+        policy: AdaptivePolicy,
+        share: RowShare,
+        drafter: PromptReader,
+        costs: CostModel,
+        decode: Callable[[int], float],
+    ) -> None:
+        super().__init__(policy, share)
+        self.adaptive, self.drafter, self.costs, self.left = policy, drafter, costs, -1
+        self._decode = decode
+
+    def start(self, prompt: int, tokens: int, seed: int) -> None:
+        """Begin a text of so many tokens."""
+        self.drafter.start(prompt, tokens, seed)
+        self.costs.passes.begin_text()
+        self.share.begin(None)
+        self.policy.begin()
+        self.left = tokens - 1
 
     @property
     def is_written(self) -> bool:
-        """It is asked for only while tokens are left."""
-        return True
+        """Whether tokens are left."""
+        return self.left >= 0
 
     def limit(self) -> Limit:
         """As many tokens as are left."""
@@ -122,7 +159,10 @@ class _Text(Writer):
     def draft_seconds(self, texts: Sequence[int]) -> float:
         """Those of each token, and of reading."""
         reading, self.drafter.reading = self.drafter.reading, 0.0
-        return reading + sum(FURTHER if number else FIRST for number in range(len(texts)))
+        return reading + sum(
+            part_of_decode(self._decode, each) * (FURTHER if number else FIRST)
+            for number, each in enumerate(texts)
+        )
 
     def commit(self, step: Step, accepted: int) -> None:
         """Tell the drafter of the step, also where it does not draft."""
@@ -131,7 +171,10 @@ class _Text(Writer):
 
 
 class Run:
-    """Texts that are written one after the other. kept: what runs before it have kept."""
+    """Texts that users write one after the other, all users at once.
+
+    rates: as in PromptReader, of every user's drafter. kept: what runs before it have kept.
+    """
 
     def __init__(
         self,
@@ -139,40 +182,53 @@ class Run:
         rates: tuple[float, float],
         *,
         may_leave_out: bool,
+        users: int = 1,
         kept: AcceptancePrior = NO_PRIOR,
     ) -> None:
-        self._drafter = drafter = PromptReader(rates, may_leave_out=may_leave_out)
-        self._kept = kept
+        self._costs, self._rates, self._may_leave_out, self._kept = (
+            costs,
+            rates,
+            may_leave_out,
+            kept,
+        )
         known = {name: each for name, each in kept.counts.items() if each.total.tried >= _FEWEST}
         shares = {name: each.total.share for name, each in known.items()}
-        cost = DrafterSeconds(FIRST, FURTHER, READING).cost(costs)
-        self._costs = CostModel(PassCosts(costs), {drafter.name: cost})
-        self._policy = AdaptivePolicy(
-            [drafter],
-            self._costs,
-            prior=AcceptancePrior(shares, known),
-            clock=lambda: drafter.seconds,
+        self._prior, self._budget = AcceptancePrior(shares, known), RowBudget()
+        self._texts = [self._new_text() for _ in range(users)]
+        self._rounds = Rounds(self._texts, self._decode)
+
+    def _decode(self, rows: int) -> float:
+        return seconds_of_rows(self._costs, rows)
+
+    def _new_text(self) -> _Text:
+        share = self._budget.new_share()
+        drafter = PromptReader(
+            self._rates,
+            may_leave_out=self._may_leave_out,
+            part=lambda: part_of_decode(self._decode, max(1, share.texts)),
         )
-        self._text = _Text(self._policy, drafter, RowBudget())
-        widths, seconds = list(costs), list(costs.values())
-        self._rounds = Rounds([self._text], lambda rows: float(np.interp(rows, widths, seconds)))
+        cost = DrafterSeconds(FIRST, FURTHER, READING).cost(self._costs)
+        costs = CostModel(PassCosts(self._costs), {drafter.name: cost})
+        policy = AdaptivePolicy(
+            [drafter], costs, prior=self._prior, clock=lambda: drafter.seconds, rows=share
+        )
+        return _Text(policy, share, drafter, costs, self._decode)
 
     def seconds(self, prompt: int, tokens: int, seed: int) -> float:
-        """Write a text; return its seconds per token, in plain passes."""
-        self._drafter.start(prompt, tokens, seed)
-        self._costs.passes.begin_text()
-        self._policy.begin()
-        began, self._text.left = self._rounds.seconds, tokens - 1
-        while self._text.left >= 0:
-            self._rounds.step()
-        return (self._rounds.seconds - began) / tokens
+        """Let each user write a text; return the seconds per token, in plain decodes of all."""
+        began = self._rounds.seconds
+        for number, text in enumerate(self._texts):
+            text.start(prompt, tokens, seed + _OTHER_USER * number)
+        self._rounds.run()
+        return (self._rounds.seconds - began) / tokens / self._decode(len(self._texts))
 
     @property
     def kept(self) -> AcceptancePrior:
         """What this run adds to what was kept."""
         counts = {name: deepcopy(each) for name, each in self._kept.counts.items()}
-        for each in self._policy.all_candidates:
-            counts.setdefault(each.name, DraftCounts()).extend(each.counts)
+        for text in self._texts:
+            for each in text.adaptive.all_candidates:
+                counts.setdefault(each.name, DraftCounts()).extend(each.counts)
         return AcceptancePrior({}, counts)
 
 
@@ -184,9 +240,10 @@ def speed_in_one_run(
     texts: int,
     *,
     may_leave_out: bool,
+    users: int = 1,
 ) -> float:
-    """Tokens per plain pass of texts that one run writes."""
-    run = Run(costs, rates, may_leave_out=may_leave_out)
+    """Tokens per plain decode of texts that one run writes."""
+    run = Run(costs, rates, may_leave_out=may_leave_out, users=users)
     return texts / sum(run.seconds(prompt, tokens, seed) for seed in range(texts))
 
 
@@ -197,11 +254,12 @@ def speed_in_runs(
     tokens: int,
     *,
     may_leave_out: bool,
+    users: int = 1,
 ) -> float:
-    """Tokens per plain pass of texts that are each written by a run."""
+    """Tokens per plain decode of texts that are each written by a run."""
     kept, seconds = NO_PRIOR, 0.0
     for seed in range(RUNS):
-        run = Run(costs, rates, may_leave_out=may_leave_out, kept=kept)
+        run = Run(costs, rates, may_leave_out=may_leave_out, users=users, kept=kept)
         seconds += run.seconds(prompt, tokens, seed)
         kept = run.kept
     return RUNS / seconds
@@ -212,7 +270,9 @@ def main() -> None:
     parser = argument_parser(__file__, __doc__)
     parser.add_argument("--texts", type=int, default=16)
     parser.add_argument("--costs", nargs="+", choices=COSTS, default=list(COSTS), metavar="NAME")
+    parser.add_argument("--users", type=int, default=1, help="who write at once")
     options = parser.parse_args()
+    users = options.users
     table = Table(
         ("costs", "<7"),
         ("right", "5.2f"),
@@ -235,10 +295,13 @@ def main() -> None:
                         prompt,
                         tokens,
                         *(
-                            speed_in_one_run(*cell, options.texts, may_leave_out=may)
+                            speed_in_one_run(*cell, options.texts, may_leave_out=may, users=users)
                             for may in (False, True)
                         ),
-                        *(speed_in_runs(*cell, may_leave_out=may) for may in (False, True)),
+                        *(
+                            speed_in_runs(*cell, may_leave_out=may, users=users)
+                            for may in (False, True)
+                        ),
                     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+import numpy as np
+
 from localspec.control.row_budget import RowShare
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
@@ -124,13 +126,26 @@ class SimulatedDrafter:
             self._found = self._random.randrange(2, 24)
 
     def _share_of(self, texts: int) -> float:
-        """What a text pays of a decode of the drafter's model, in parts of one for one text."""
-        return self._decode(texts) / self._decode(1) / texts
+        """What a text pays of a decode of the drafter's model."""
+        return part_of_decode(self._decode, texts)
 
     def draw(self) -> tuple[bool, float]:
         """Whether the next token is right, and the drafter's confidence."""
         [token] = drawn(self._random, self._user.rate, 1)
         return token
+
+
+def part_of_decode(decode: Callable[[int], float], texts: int) -> float:
+    """What each of so many texts pays of a decode, in parts of one for one text."""
+    return decode(texts) / decode(1) / texts
+
+
+def seconds_of_rows(costs: Mapping[int, float], rows: int) -> float:
+    """Seconds of a decode, linear between the known numbers of rows and behind the last."""
+    *_, (before, less), (last, most) = costs.items()
+    if rows > last:
+        return most + (most - less) * (rows - last) / (last - before)
+    return float(np.interp(rows, list(costs), list(costs.values())))
 
 
 def drawn(random: Random, rate: float, tokens: int) -> list[tuple[bool, float]]:

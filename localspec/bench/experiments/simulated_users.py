@@ -16,8 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-import numpy as np
-
 from localspec.bench.experiments.command_line import Table, argument_parser
 from localspec.bench.experiments.simulated_drafter import (
     COSTS,
@@ -27,6 +25,7 @@ from localspec.bench.experiments.simulated_drafter import (
     READING,
     SimulatedDrafter,
     User,
+    seconds_of_rows,
 )
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.adaptive import AdaptivePolicy
@@ -191,11 +190,8 @@ class SimulatedUsers:
         return self._seconds(rows) + part * self.change
 
     def _seconds(self, rows: int) -> float:
-        """Seconds of a decode, linear between the known numbers of rows and behind the last."""
-        *_, (before, less), (last, most) = self.costs.items()
-        if rows > last:
-            return most + (most - less) * (rows - last) / (last - before)
-        return float(np.interp(rows, list(self.costs), list(self.costs.values())))
+        """Seconds of a decode whose rows have not changed."""
+        return seconds_of_rows(self.costs, rows)
 
 
 def plain(_drafter: SimulatedDrafter, _costs: CostModel, _rows: RowShare) -> Policy:
