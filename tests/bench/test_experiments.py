@@ -40,7 +40,7 @@ for name in sys.argv[1:]:
 
 
 def test_no_experiment_is_forgotten() -> None:
-    assert len(NAMES) == 18
+    assert len(NAMES) == 19
 
 
 def test_help_says_how_an_experiment_is_run() -> None:
@@ -51,6 +51,29 @@ def test_help_says_how_an_experiment_is_run() -> None:
     )
     helps = run.stdout.split("usage: ")[1:]
     assert [each.split()[:3] for each in helps] == [["python", "-m", name] for name in modules]
+
+
+def test_how_often_a_draft_model_is_right_behind_the_end_of_a_prompt(tmp_path: Path) -> None:
+    """The drafter is the target, so it is right wherever it has read all."""
+    file = tmp_path / "file.py"
+    file.write_text("def value(items):\n    return [item + 1 for item in items]\n\n\n" * 9)
+    few = [
+        "--prompt",
+        "130",
+        "--ends",
+        "16",
+        "--tokens",
+        "8",
+        "--temperatures",
+        "0",
+        "--threads",
+        "1",
+    ]
+    models = ["--model", PYCODE.target, "--draft", PYCODE.target]
+    heading, end, whole = printed("prompt_ends", *models, *few, "--", file)
+    assert heading == ["temperature", "read", "right"]
+    assert end[:2] == ["0.0", "16"] and 0 < float(end[2]) <= 1
+    assert whole == ["0.0", "all", "1.000"]
 
 
 @pytest.mark.slow
