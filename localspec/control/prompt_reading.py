@@ -9,8 +9,8 @@ all of them have to read must be less than what all save, though rounds take a t
 promised. As long as nobody knows how often the drafter is right, one of them reads, the others wait
 for what it finds, and the promise is enough.
 
-A drafter that can draft from the end of a prompt alone reads all of it only where that saves more
-than its better drafts will.
+A drafter that can draft from the end of a prompt alone reads all of it only where its better drafts
+save more than that takes, and beside others only for its own: they can read their ends.
 """
 
 from collections.abc import Sequence
@@ -31,11 +31,12 @@ def reading_pays(
     tokens: float,
     *,
     known: bool,
+    for_all: bool = True,
 ) -> bool:
     """Whether drafts save more on so many coming tokens than must be read for them first.
 
     now: the next round. survivals, drafting: see Offer. known: whether it is known how often the
-    drafter is right.
+    drafter is right. for_all: whether the drafts of others, too, may pay for reading.
     """
 
     def saved(round_: Round, plain: float, margin: float = 1.0) -> tuple[float, float]:
@@ -48,7 +49,7 @@ def reading_pays(
     alone = now.behind_prompts(read=False)
     if saved(alone, alone.plain)[0] >= drafting.unread:
         return True
-    if not any(each.drafting.unread for each in now.others):
+    if not for_all or not any(each.drafting.unread for each in now.others):
         return False
     if not known and any(drafting.name in each.read for each in now.others):
         return False

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from localspec.bench.experiments.long_prompts import PromptReader, speed_in_one_run
+from localspec.bench.experiments.long_prompts import PromptReader, Run, speed_in_one_run
 from localspec.bench.experiments.simulated_drafter import COSTS, FIRST, FURTHER, READING
 from localspec.control.acceptance import AcceptancePrior, DraftCounts, Tally, from_end_name
 from localspec.control.adaptive import AdaptivePolicy
@@ -134,3 +134,9 @@ def test_so_do_those_of_several_users(users: int) -> None:
     for rates, least in ((good, 1.2), (useless, 0.95)):
         speed = speed_in_one_run(F16, rates, 2000, 60, 6, may_leave_out=True, users=users)
         assert speed > least
+
+
+def test_beside_others_all_is_not_read_for_their_drafts() -> None:
+    """They need not read it: what eight texts save together pays for no prompt of 2,000 tokens."""
+    run = Run(COSTS["Q4_0 A"], (0.7, 0.68), may_leave_out=True, users=8)
+    assert min(1 / run.seconds(2000, 200, seed) for seed in range(5)) > 0.9
