@@ -297,10 +297,11 @@ class AdaptivePolicy:
         best, best_rate = round_.best(survivals, drafting, late, catching_up, savings)
         if best and reading > candidate.affordable(tokens_left, round_.share / round_.texts):
             saved = round_.saved(best, best_rate, survivals, tokens_left)
-            known, for_all = candidate.is_known, candidate.reads_for_all
+            known = candidate.is_known
+            alike = candidate.other_way is not None and not candidate.from_end
             promised = survivals, drafting, tokens_left
             pays = saved >= reading and (
-                round_.alone or reading_pays(round_, *promised, known=known, for_all=for_all)
+                round_.alone or reading_pays(round_, *promised, known=known, alike=alike)
             )
             if saved < _HOPELESS * reading:
                 candidate.pause(round_.others, survivals, drafting)

@@ -125,11 +125,6 @@ class Candidate:
         return (self.from_end and self._idle) or self.backlog > generated
 
     @property
-    def reads_for_all(self) -> bool:
-        """Whether drafts of other texts, too, may pay for its reading: not beside a shorter way."""
-        return self.from_end or self.other_way is None
-
-    @property
     def is_known(self) -> bool:
         """Whether some of its tokens were seen, here, in other texts, or in earlier runs."""
         earlier = self._earlier.total.tried if self._earlier else 0.0

@@ -10,7 +10,8 @@ promised. As long as nobody knows how often the drafter is right, one of them re
 for what it finds, and the promise is enough.
 
 A drafter that can draft from the end of a prompt alone reads all of it only where its better drafts
-save more than that takes, and beside others only for its own: they can read their ends.
+save more than that takes. Beside others, each of them would have to read as much: what they offer
+may be drafts from the end.
 """
 
 from collections.abc import Sequence
@@ -31,12 +32,13 @@ def reading_pays(
     tokens: float,
     *,
     known: bool,
-    for_all: bool = True,
+    alike: bool = False,
 ) -> bool:
     """Whether drafts save more on so many coming tokens than must be read for them first.
 
     now: the next round. survivals, drafting: see Offer. known: whether it is known how often the
-    drafter is right. for_all: whether the drafts of others, too, may pay for reading.
+    drafter is right. alike: whether each other text that has not read its prompt in this way would
+    have to read as much, whatever it offers.
     """
 
     def saved(round_: Round, plain: float, margin: float = 1.0) -> tuple[float, float]:
@@ -49,12 +51,13 @@ def reading_pays(
     alone = now.behind_prompts(read=False)
     if saved(alone, alone.plain)[0] >= drafting.unread:
         return True
-    if not for_all or not any(each.drafting.unread for each in now.others):
+    unread = sum(drafting.name not in each.read for each in now.others) if alike else 0
+    if not unread and not any(each.drafting.unread for each in now.others):
         return False
     if not known and any(drafting.name in each.read for each in now.others):
         return False
     by_all, others = saved(now.behind_prompts(read=True), alone.plain, _MARGIN if known else 1.0)
-    return by_all >= drafting.unread + others
+    return by_all >= drafting.unread + max(others, unread * drafting.unread)
 
 
 def without_vain_reading(options: Sequence[Option], tokens: float) -> list[Option]:
