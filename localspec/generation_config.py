@@ -76,7 +76,7 @@ def concrete(options: GenerationOptions) -> GenerationOptions:
 class GenerationConfig:
     """The settings of one generation.
 
-    max_tokens: the most tokens to generate, at least 1, with `prompt_logprobs` 0. min_tokens: the
+    max_tokens: the most tokens to generate; 0 only with `prompt_logprobs`. min_tokens: the
     model cannot end the text before this many tokens. ignore_eos: the model cannot end the text.
     seed: the seed of all randomness; random by default. rule: the verification rule. depth: drafted
     tokens per step; None lets the policy choose, 0 is plain decoding. drafter: the name of the only

@@ -89,7 +89,7 @@ class Stats:
 
     prompt_evaluated: prompt tokens that the target evaluated; the others were in its KV cache.
     prompt_again: evaluated prompt tokens that had been in the KV cache, but had to be removed with
-    later ones because the cache could not be cut there.
+    later ones because the cache could not be cut there, or were first evaluated for their logits.
     generated_tokens: those that the model wrote. inserted_tokens: those that were written in its
     place, such as a closing tag; they count for `max_tokens`, and in no rate.
     steps: target passes. drafting_steps: those with a draft. drafted: drafted tokens.

@@ -299,7 +299,8 @@ class Scheduler(StepLock):
             raise
         self.lock.notify_all()
         self._decode_seconds += _NEWEST * (seconds - self._decode_seconds)
-        if rows[0] >= WIDE:
+        # Logits of every row take longer.
+        if rows[0] >= WIDE and chosen[0].requested.wanted == 1:
             self._prompt_speed.learn(chosen[0].context.model.size, sum(rows), seconds)
         for request in self._requests:
             request.rows_before += sum(rows)

@@ -154,7 +154,7 @@ class Slot:
             clock=self.scheduled.clock,
             # What was chosen for how a place copies weights costs as much for fewer rows.
             chunk=partial(self.scheduled.chunk, target.context.params.ubatch),
-            prompt_logprobs=self._logprobs_of(tokens, settings),
+            prompt_logprobs=self._new_logprobs(tokens, settings),
         )
         generation = Generation(
             loop,
@@ -180,7 +180,7 @@ class Slot:
                 tokens = known and model.tokenize_after(known, parse_special=False)[:n_ctx]
                 drafter.predict(tokens or ())
 
-    def _logprobs_of(
+    def _new_logprobs(
         self, tokens: Sequence[int], settings: GenerationConfig
     ) -> PromptLogprobs | None:
         """What takes the log-probabilities of a prompt; None where they are not asked for."""

@@ -253,21 +253,20 @@ def test_texts_of_prompts(plain: Engine) -> None:
 
 
 def test_beside_another_text(target_path: Path) -> None:
-    """Both are those that each has alone."""
-    with load(target_path, draft="none", context=CONTEXT, threads=1, texts=2) as engine:
+    """Both are those that each has alone, to the last digit where passes are reproducible."""
+    options: dict[str, Any] = {"context": CONTEXT, "threads": 1, "texts": 2, "reproducible": True}
+    with load(target_path, draft="none", **options) as engine:
         ids = engine.tokenize("def first(items):\n    return items[0]\n\n" * 12)
-        alone = engine.generate(ids, prompt_logprobs=True, max_tokens=0)
-        engine.slots.own.target.truncate(0)
-        other = engine.generate("class Stack:\n", max_tokens=60, seed=5, temperature=0.8)
-        engine.slots.own.target.truncate(0)
-        both = engine.generate(
-            [engine.tokenize("class Stack:\n"), ids], max_tokens=60, seed=5, prompt_logprobs=True
-        )
-    assert both[0].token_ids == other.token_ids
-    found = [each.logprob or 0.0 for each in both[1].prompt_logprobs or ()]
-    assert found == pytest.approx(
-        [each.logprob or 0.0 for each in alone.prompt_logprobs or ()], abs=0.05
-    )
+        other = engine.tokenize("class Stack:\n")
+        asked: dict[str, Any] = {"max_tokens": 60, "seed": 5, "prompt_logprobs": True}
+        alone = []
+        for prompt in (other, ids):
+            alone.append(engine.generate(prompt, **asked))
+            engine.slots.own.target.truncate(0)
+        both = engine.generate([other, ids], **asked)
+    for found, wanted in zip(both, alone, strict=True):
+        assert found.token_ids == wanted.token_ids
+        assert found.prompt_logprobs == wanted.prompt_logprobs
 
 
 def test_no_tokens_are_asked_for_only_with_them() -> None:
