@@ -8,7 +8,7 @@ from typing import Any
 
 # Tokens that an agent sends before the user has said anything: its instructions and its tools.
 OWN_TOKENS = {"claude-code": 20_000, "codex": 10_000, "opencode": 10_000}
-# How many tokens before the end of the context, less an answer, it makes a conversation shorter.
+# It compacts a conversation when an answer and so many tokens are left of the context.
 _MARGINS = {"claude-code": 13_000}
 # A context in which each of them has room to work.
 USUAL_CONTEXTS = {"claude-code": 65_536, "codex": 32_768, "opencode": 32_768}
@@ -49,7 +49,7 @@ Setup = Callable[[Server], str]
 
 def _for_context(client: str, context: int) -> str:
     own = f"{OWN_TOKENS[client]:,}"
-    return f"for a server with --ctx {context}, of which {own} are its instructions and tools"
+    return f"for a server with --ctx {context}; its instructions and tools take some {own} tokens"
 
 
 def _exports(**variables: str) -> str:
@@ -117,8 +117,8 @@ def _claude_code(server: Server) -> str:
     context = server.context("claude-code")
     variables = claude_code_variables(server.url, server.names[0], server.key, context)
     return f"""\
-# {_for_context("claude-code", context)};
-# it makes a conversation shorter {_MARGINS["claude-code"]:,} tokens and an answer before the end
+# {_for_context("claude-code", context)},
+# and it compacts a conversation when an answer and {_MARGINS["claude-code"]:,} more are left
 {_exports(**variables, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1")}
 claude"""
 
