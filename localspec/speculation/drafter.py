@@ -240,7 +240,8 @@ def ready_for(drafter: Drafter, *, from_end: bool) -> int:
     from_end: as in Limit. Behind the end of a prompt, none is ready of one that has to read all.
     """
     drawn = ready(drafter)
-    return 0 if drawn and backlog(drafter, from_end=from_end) else drawn
+    is_other_way = drawn and drafter.traits.end and backlog(drafter, from_end=from_end) > 1
+    return 0 if is_other_way else drawn
 
 
 def backlog(drafter: Drafter, *, from_end: bool = False) -> int:
