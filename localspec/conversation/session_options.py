@@ -1,8 +1,8 @@
 """Session options: those of a session, checked, and those that have no effect on its answers."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
-from localspec.conversation.thinking import switches_in
+from localspec.conversation.thinking import switched, thinking_variables
 from localspec.conversation.transcript import Transcript
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, require
@@ -50,24 +50,26 @@ def without_effect(
 
 
 def _useless_variables(transcript: Transcript) -> Iterator[str]:
-    """Yield which variables for the chat template it does not read."""
+    """Yield which variables for the chat template it does not read, as far as that is certain."""
     template, given = transcript.template, transcript.options
-    tools = ["tools"] if transcript.tools else []
-    if template is None:
-        named = [*tools, *(["template_options"] if given else [])]
-        if named:
-            yield have_no_effect(named, "the text is continued without a chat template")
-        return
-    switches = switches_in(given)
+
+    def is_read(name: str) -> bool:
+        return template is not None and mentions(template, name)
+
+    on = switched(given)
+    switches = () if on is None else thinking_variables(on)
+    others = [name for name in given if name not in switches and not is_read(name)]
+    tools = ["tools"] if transcript.tools and not is_read("tools") else []
+    raw = "the text is continued without a chat template" if template is None else ""
     its = f"the chat template of {transcript.model.path.name}"
-    if switches and transcript.switch is None:
-        yield have_no_effect(_variables(switches), f"{its} has no switch for reasoning")
-    others = [name for name in given if name not in switches and not mentions(template, name)]
+    if switches and not any(map(is_read, switches)):
+        switching = f"switching reasoning {'on' if on else 'off'}"
+        yield have_no_effect([switching], raw or f"{its} has no switch for it")
+    if raw and (tools or others):
+        yield have_no_effect([*tools, *(["template_options"] if others else [])], raw)
+        return
     if others:
-        yield have_no_effect(_variables(others), f"{its} does not read {' and '.join(others)}")
-    if tools and not mentions(template, "tools"):
+        named = [f"template_options {name}" for name in others]
+        yield have_no_effect(named, f"{its} does not read {' and '.join(others)}")
+    if tools:
         yield have_no_effect(tools, f"{its} reads no tools")
-
-
-def _variables(names: Sequence[str]) -> list[str]:
-    return [f"template_options {name}" for name in names]

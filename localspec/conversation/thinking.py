@@ -19,9 +19,10 @@ def thinking_variables(on: bool) -> dict[str, bool]:
     return dict.fromkeys(_SWITCHES, on)
 
 
-def switches_in(options: Mapping[str, Any]) -> list[str]:
-    """Which of these variables switch reasoning on or off."""
-    return [name for name in _SWITCHES if isinstance(options.get(name), bool)]
+def switched(options: Mapping[str, Any]) -> bool | None:
+    """Whether these options switch reasoning on or off as `thinking_variables` does; else None."""
+    given = options.items()
+    return next((on for on in (True, False) if thinking_variables(on).items() <= given), None)
 
 
 def has_thinking_switch(template: str) -> bool:
@@ -34,7 +35,7 @@ def thinking_switch(template: str | None, options: Mapping[str, Any]) -> bool | 
 
     None where the template has no switch.
     """
-    given = {name: options[name] for name in switches_in(options)}
+    given = {name: options[name] for name in _SWITCHES if isinstance(options.get(name), bool)}
     return None if template is None else _switch(template, tuple(given.items()))
 
 

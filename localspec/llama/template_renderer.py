@@ -64,15 +64,15 @@ def _compiled(template: str) -> jinja2.Template:
 
 
 def _names_read(template: str) -> list[str]:
-    """The variables that are given to a template, all attributes, and all strings.
+    """The variables that a template takes from outside, all attributes, and all strings.
 
-    Strings are keys, and arguments of `get` or `attr`.
+    Such a variable may be assigned, too, as a default. Functions of Jinja are variables that
+    anyone may give. Strings are keys, and arguments of `get` or `attr`.
     """
     tree = _environment().parse(template)
     attributes = {node.attr for node in tree.find_all(nodes.Getattr)}
     constants = {node.value for node in tree.find_all(nodes.Const)}
-    names = [*tree.find_all(nodes.Name)]
-    variables = {node.name for node in names} - {n.name for n in names if n.ctx != "load"}
+    variables = meta.find_undeclared_variables(tree) | _environment().globals.keys()
     return sorted(variables | attributes | {each for each in constants if isinstance(each, str)})
 
 

@@ -15,7 +15,12 @@ from localspec.engine.engine import Engine
 from localspec.utils.option_names import typed_options
 
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
-READER = "{% if tools %}tools {% endif %}{% if not enable_thinking %}brief {% endif %}{{ style }}"
+# As the templates of Llama 3 and gpt-oss: what is not given is assigned.
+READER = (
+    "{% if not tools is defined %}{% set tools = none %}{% endif %}{% if tools %}tools {% endif %}"
+    "{% set style = style | default('dull') %}{% if not enable_thinking %}brief {% endif %}"
+    "{% macro told(year) %}{{ year }} {% endmacro %}{{ told(year) }}{{ style }}"
+)
 GRAMMAR = 'root ::= "an" "br"'
 ITS = "the chat template of turns.gguf"
 RAW = "the text is continued without a chat template"
@@ -62,7 +67,17 @@ def said(session: Session, **options: Any) -> list[str]:
         (
             {"template_options": {"enable_thinking": False}},
             {},
-            f"template_options enable_thinking has no effect: {ITS} has no switch for reasoning",
+            f"template_options enable_thinking has no effect: {ITS} does not read enable_thinking",
+        ),
+        (
+            {"template_options": thinking_variables(False)},
+            {},
+            f"switching reasoning off has no effect: {ITS} has no switch for it",
+        ),
+        (
+            {"template_options": thinking_variables(True), "raw": True},
+            {},
+            f"switching reasoning on has no effect: {RAW}",
         ),
         (
             {"raw": True, "tools": TOOLS, "template_options": {"style": "dry"}},
@@ -92,12 +107,21 @@ def test_what_has_no_effect_is_said_once(
 
 
 def test_what_has_an_effect_needs_no_word(engine: Engine, reader: Engine) -> None:
-    variables = {"style": "dry", **thinking_variables(False)}
+    variables = {"style": "dry", "year": 1970, **thinking_variables(False)}
     with Session(reader, tools=TOOLS, template_options=variables, thinking_budget=5) as session:
         assert said(session, depth=3, prediction="an") == []
-        assert "tools" in session.written.text and "brief dry" in session.written.text
+        assert "tools" in session.written.text and "brief 1970 dry" in session.written.text
     with Session(engine, tools=[], template_options={}, raw=True) as session:
         assert said(session, depth=0) == []
+
+
+def test_a_switch_for_reasoning_is_told_where_the_template_reads_the_other_one(
+    reader: Engine,
+) -> None:
+    with Session(reader, template_options={"thinking": False}) as session:
+        [line] = said(session)
+        why = "the chat template of reader.gguf does not read thinking"
+        assert line == f"template_options thinking has no effect: {why}"
 
 
 def test_at_the_terminal_an_option_is_called_as_it_is_typed(engine: Engine) -> None:

@@ -305,6 +305,34 @@ def test_a_template_that_reads_it(read: str) -> None:
 @pytest.mark.parametrize(
     "template",
     [
+        "{% if not tools is defined %}{% set tools = none %}{% endif %}{{ tools }}",
+        "{% set tools = tools | default([]) %}{{ tools }}",
+        "{% if custom %}{% set tools = custom %}{% endif %}{{ tools }}",
+        "{% macro show(tools) %}{{ tools }}{% endmacro %}{{ show(tools) }}",
+        "{% for tools in tools %}{{ tools }}{% endfor %}",
+        "{% with tools = tools %}{{ tools }}{% endwith %}",
+        "{% block tools %}{{ tools }}{% endblock %}",
+    ],
+)
+def test_a_template_that_assigns_what_it_is_given_reads_it(template: str) -> None:
+    assert mentions(template, "tools")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% set tools = [] %}{{ tools }}",
+        "{% for tools in messages %}{{ tools }}{% endfor %}",
+        "{% macro show(tools) %}{{ tools }}{% endmacro %}{{ show(1) }}",
+    ],
+)
+def test_a_template_that_only_assigns_a_name_does_not_read_it(template: str) -> None:
+    assert not mentions(template, "tools")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
         "",
         "reasoning_content",
         "{# message.reasoning_content #}",
