@@ -20,10 +20,11 @@ from localspec.models import registry
 from localspec.models.locate import locate, reference_of
 from localspec.server.address import Address
 from localspec.server.child import Job
-from localspec.server.client_setup import CLIENTS, OWN_TOKENS, USUAL_CONTEXTS, has_room
+from localspec.server.client_setup import CLIENTS, USUAL_CONTEXTS, too_small_for
 from localspec.server.client_setup import setup as settings_of_client
 from localspec.server.log import show_log
 from localspec.server.supervisor import supervise
+from localspec.utils.option_names import typed_name
 from localspec.utils.shell import command_line
 from localspec.utils.text_file import read_text_file
 
@@ -31,6 +32,8 @@ _HOST, _PORT = "127.0.0.1", 8080
 # A week, in minutes.
 _LONGEST_IDLE = 10_080
 _KEY_VARIABLE = "LOCALSPEC_API_KEY"
+# Options by which a model reads other contexts than it was made for.
+_ROTATIONS = ("rope_scaling", "rope_scale", "rope_freq_base")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,9 @@ class ServeRequest:
     models to queue_limit, keep, thinking_budget, embed and embed_ctx: as on the command line; a
     model None is the bundled one.
     aliases: names for clients, beside the model's own. setup_command: prints settings of clients,
-    once the client is named behind it. unload_after: in seconds; None: never. runtime: options of
-    `engine.load`. defaults: where the options are from that the command line does not name.
+    once the context and the client are named behind it. unload_after: in seconds; None: never.
+    runtime: options of `engine.load`. defaults: where the options are from that the command line
+    does not name.
     """
 
     models: Sequence[str | None]
@@ -207,9 +211,7 @@ def serve(
         depth,
         address,
         aliases=alias,
-        setup_command=_command(
-            models, alias, address, context=runtime["context"], mmproj=mmproj, embed=embed
-        ),
+        setup_command=_command(models, alias, address, runtime, mmproj=mmproj, embed=embed),
         parallel=parallel,
         queue_limit=queue_limit,
         keep=keep,
@@ -238,6 +240,10 @@ def _print_setup(
     mmproj: str | None,
     embed: Sequence[str],
 ) -> None:
+    # `--help` must not wait for this import.
+    from localspec.loading.config import RuntimeConfig
+
+    RuntimeConfig.of(**runtime)  # raises for a wrong value, as the server does
     output = Output(color=False)
     shown = alias[:1] or [shown_name(each) for each in models]
     reads = {
@@ -318,14 +324,12 @@ def _unknown(name: str) -> str:
 
 def _too_long_for(client: str, asked: str | None, runtime: Mapping[str, Any]) -> str:
     """Return why a client's own words do not fit into the context; empty where they may."""
-    context = _context(client, asked, runtime)
-    if context is None or client not in OWN_TOKENS or has_room(client, context):
+    context, most = _context(client, asked, runtime), _most(asked, runtime)
+    too_small = context and too_small_for(client, context)
+    if not too_small:
         return ""
-    remedy = "give a larger --ctx" if runtime["context"] else "serve another model"
-    return (
-        f"{client} sends some {OWN_TOKENS[client]:,} tokens of its own: a context of {context:,} "
-        f"is too small for it, {remedy}"
-    )
+    other = most and too_small_for(client, most)
+    return f"{too_small}, {'serve another model' if other else 'give a larger --ctx'}"
 
 
 def _context(client: str, asked: str | None, runtime: Mapping[str, Any]) -> int | None:
@@ -333,14 +337,18 @@ def _context(client: str, asked: str | None, runtime: Mapping[str, Any]) -> int 
 
     None where neither is known.
     """
-    wanted = runtime["context"] or USUAL_CONTEXTS.get(client)
-    if {runtime[name] for name in ("rope_scaling", "rope_scale", "rope_freq_base")} - {None}:
-        return wanted
+    wanted, most = runtime["context"] or USUAL_CONTEXTS.get(client), _most(asked, runtime)
+    return min(wanted, most) if wanted and most else wanted
+
+
+def _most(asked: str | None, runtime: Mapping[str, Any]) -> int | None:
+    """The tokens that a model was made for, also one that is not here; None if not known."""
+    if any(runtime[name] is not None for name in _ROTATIONS):
+        return None
     with suppress(ModelNotFoundError, ModelLoadError):
-        file = locate(asked) if asked else registry.bundled().target
-        most = read_header(file).context_length
-        return min(wanted, most) if wanted and most else wanted
-    return wanted
+        return read_header(locate(asked) if asked else registry.bundled().target).context_length
+    pair = registry.pair_named(asked) if asked else None
+    return pair.context if pair else None
 
 
 def shown_name(asked: str | None) -> str:
@@ -354,15 +362,16 @@ def _command(
     models: Sequence[str | None],
     alias: tuple[str, ...],
     address: Address,
+    runtime: Mapping[str, Any],
     *,
-    context: int | None,
     mmproj: str | None,
     embed: Sequence[str],
 ) -> str:
     """The part of the command line that the settings of clients depend on."""
     words = ["localspec", "serve", *filter(None, models)]
     words += ["--alias", alias[0]] if alias else []
-    words += ["--ctx", str(context)] if context else []
+    given = {name: runtime[name] for name in _ROTATIONS if runtime[name] is not None}
+    words += [word for name, value in given.items() for word in (typed_name(name), str(value))]
     words += ["--mmproj", mmproj] if mmproj else []
     words += [word for each in embed for word in ("--embed", each)]
     words += ["--host", address.host] if address.host != _HOST else []

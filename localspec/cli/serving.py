@@ -31,7 +31,13 @@ from localspec.models.pair_finder import pair_of
 from localspec.sampling.params import SamplingParams
 from localspec.server.catalog import ServedModel
 from localspec.server.child import StatusReporter
-from localspec.server.client_setup import CLIENTS, OWN_TOKENS, claude_code_variables, key_shown
+from localspec.server.client_setup import (
+    CLIENTS,
+    OWN_TOKENS,
+    claude_code_variables,
+    key_shown,
+    too_small_for,
+)
 from localspec.server.embedding_model import EmbeddingModel
 from localspec.server.kept_states import KeptStates
 from localspec.server.log import show_log
@@ -189,8 +195,9 @@ def _greeting(
 ) -> list[str]:
     """What is said once it answers."""
     name, url = service.name, asked.address.url
-    key = key_shown(key=bool(asked.address.key))
-    claude = claude_code_variables(url, name, key, service.engine.context)
+    key, context = key_shown(key=bool(asked.address.key)), service.engine.context
+    claude = claude_code_variables(url, name, key, context)
+    setup = f"{asked.setup_command} --ctx {context} --setup {'|'.join(CLIENTS)}"
     return [
         _summary(service, asked),
         f"serving at {url}/v1 (OpenAI) and {url} (Anthropic, Ollama); Ctrl-C ends it",
@@ -199,7 +206,7 @@ def _greeting(
         f"Claude Code: {' '.join(f'{k}={shlex.quote(v)}' for k, v in claude.items())} claude",
         *_others(asked),
         *(f"beside it: {_embedder_facts(each)}" for each in embedders),
-        f"settings of other clients: {asked.setup_command} --setup {'|'.join(CLIENTS)}",
+        f"settings of other clients: {setup}",
         *_notes(service),
     ]
 
@@ -215,13 +222,16 @@ def _summary(service: Service, asked: ServeRequest) -> str:
 
 def _notes(service: Service) -> list[str]:
     """What is to be known of a model that was loaded."""
-    engine, least = service.engine, min(OWN_TOKENS.values())
+    engine = service.engine
+    agents = {each: own for each, own in OWN_TOKENS.items() if too_small_for(each, engine.context)}
     too_small = (
-        f"agents ({', '.join(OWN_TOKENS)}) send {least:,} tokens and more of their own: "
-        f"{engine.context:,} are too few"
+        f"agents ({', '.join(agents)}) send {min(agents.values()):,} tokens and more of their own "
+        f"and keep room for an answer: {engine.context:,} are too few"
+        if agents
+        else ""
     )
     return [
-        *([too_small] if engine.context < least else []),
+        *([too_small] if too_small else []),
         *engine.notes,
         *([service.pool.note] if service.pool.note else []),
     ]

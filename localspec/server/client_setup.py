@@ -37,7 +37,7 @@ class Server:
     @property
     def model(self) -> str:
         """The first name, in quotes."""
-        return json.dumps(self.names[0])
+        return json.dumps(self.names[0], ensure_ascii=False)
 
     def context(self, client: str, name: str = "") -> int:
         """The tokens of a text of a model, by default the first; else those of USUAL_CONTEXTS."""
@@ -91,10 +91,15 @@ def _room_for_answer(context: int) -> int:
     return min(max(1, context // 4), _LONGEST_ANSWER)
 
 
-def has_room(client: str, context: int) -> bool:
-    """Whether more than a client's own words fits into a context before it is made shorter."""
-    room = context - _room_for_answer(context) - _MARGINS.get(client, 0)
-    return room > OWN_TOKENS.get(client, 0)
+def too_small_for(client: str, context: int) -> str:
+    """Why a client's own words alone do not fit into a context; empty where they do."""
+    own, free = OWN_TOKENS.get(client), _room_for_answer(context) + _MARGINS.get(client, 0)
+    if own is None or own + free < context:
+        return ""
+    return (
+        f"{client} sends some {own:,} tokens of its own and keeps {free:,} free: a context of "
+        f"{context:,} is too small for it"
+    )
 
 
 def claude_code_variables(url: str, name: str, key: str, context: int) -> dict[str, str]:
@@ -116,10 +121,14 @@ def claude_code_variables(url: str, name: str, key: str, context: int) -> dict[s
 def _claude_code(server: Server) -> str:
     context = server.context("claude-code")
     variables = claude_code_variables(server.url, server.names[0], server.key, context)
+    own = server.names[0].startswith("claude-")
+    ignored = (
+        "# it takes no context for names that begin with claude-: use --alias\n" if own else ""
+    )
     return f"""\
 # {_for_context("claude-code", context)},
 # and it compacts a conversation when an answer and {_MARGINS["claude-code"]:,} more are left
-{_exports(**variables, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1")}
+{ignored}{_exports(**variables, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1")}
 claude"""
 
 

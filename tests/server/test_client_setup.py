@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -11,7 +12,7 @@ import httpx
 import pytest
 from fakes.command_line import localspec
 from fakes.projectors import tiny_projector
-from fakes.served import Served
+from fakes.served import Served, serving, wait_for
 from fakes.tiny import write_tiny
 
 from localspec.server.client_setup import CLIENTS, setup
@@ -89,14 +90,36 @@ def test_what_is_said_at_the_start(served: Served) -> None:
     """The command that prints the settings of clients is the one for this server."""
     (line,) = [line for line in served.lines if "settings of other clients" in line]
     command = line.partition("clients: ")[2].partition(" --setup")[0].split()
-    done = localspec(*command[1:], "--setup", "curl")
-    assert done.out == f"{setup('curl', served.url, [NAME], key=False)}\n"
+    done = localspec(*command[1:], "--setup", "codex")
+    known = {NAME: 1024}
+    assert done.out == f"{setup('codex', served.url, [NAME], key=False, contexts=known)}\n"
     (claude,) = [line for line in served.lines if "Claude Code: " in line]
     assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS=1024 " in claude
     assert f"ANTHROPIC_BASE_URL={served.url}" in claude
     assert f"ANTHROPIC_DEFAULT_HAIKU_MODEL={NAME}" in claude
     (agents,) = [line for line in served.lines if "agents (claude-code, codex" in line]
-    assert agents.endswith("send 10,000 tokens and more of their own: 1,024 are too few")
+    assert agents.endswith(
+        "send 10,000 tokens and more of their own and keep room for an answer: 1,024 are too few"
+    )
+
+
+def test_the_context_of_a_server_is_known_without_ctx_and_with_rotations(tmp_path: Path) -> None:
+    """By the command that it prints; and an agent that it is too small for is named."""
+    model = str(write_tiny(tmp_path / "long.gguf", "llama", context=40_000))
+    rotated = ("--rope-scaling", "yarn", "--rope-scale", "2")
+    for asked, window, agents in (
+        ((), 8_192, "claude-code, codex, opencode"),
+        (("--ctx", "32768"), 32_768, "claude-code"),
+        (("--ctx", "49152", *rotated), 49_152, ""),
+    ):
+        with serving(model, "--draft", "none", *asked) as served:
+            last = f"agents ({agents}) send " if agents else "other clients: "
+            wait_for(lambda: any(last in line for line in served.lines))  # noqa: B023
+            (line,) = [line for line in served.lines if "other clients: " in line]
+        command = shlex.split(line.partition("clients: ")[2].partition(" --setup")[0])
+        printed = localspec(*command[1:], "--setup", "codex").out
+        settings = tomllib.loads(printed.partition("\n# and in")[0])
+        assert settings["model_context_window"] == window
 
 
 @pytest.mark.parametrize(
@@ -136,20 +159,54 @@ def test_the_context_is_that_of_the_server_and_none_that_the_model_does_not_read
     assert window("--ctx", "99999", "--rope-scaling", "yarn", "--rope-scale", "64") == 99_999
     assert (window(long), window(long, "--ctx", "20000")) == (32_768, 20_000)
     assert window("qwen3-8b", "--ctx", "20000") == 20_000  # known, and not here
+    assert window("qwen3-8b", "--ctx", "65536") == 40_960
+    assert window("user/repo", "--ctx", "65536") == 65_536  # nothing is known of it
+    for rotation in ("--rope-scale", "2"), ("--rope-freq-base", "50000"):
+        assert window("--ctx", "3000", *rotation) == 3000
     assert "MAX_CONTEXT_TOKENS=40000\n" in localspec("serve", long, "--setup", "claude-code").out
 
 
 def test_a_context_that_an_agent_fills_by_itself_is_told() -> None:
-    small = "codex sends some 10,000 tokens of its own: a context of 2,048 is too small for it, "
+    small = (
+        "codex sends some 10,000 tokens of its own and keeps 512 free: "
+        "a context of 2,048 is too small for it, "
+    )
     asked = ("serve", "--setup", "codex")
-    assert localspec(*asked).err == f"localspec: {small}serve another model\n"
-    assert localspec(*asked, "--ctx", "2048").err == f"localspec: {small}give a larger --ctx\n"
+    # No context of this model is large enough.
+    for given in (), ("--ctx", "2048"), ("--ctx", "999999"):
+        assert localspec(*asked, *given).err == f"localspec: {small}serve another model\n"
+    larger = f"localspec: {small}give a larger --ctx\n"
+    assert localspec(*asked, "--ctx", "2048", "--rope-scale", "64").err == larger
     asked = ("serve", "qwen3-8b", "--setup")
+    assert localspec(*asked, "codex", "--ctx", "2048").err == larger
     assert localspec(*asked, "codex", "--ctx", "32768").err == ""
+    claude = localspec(*asked, "claude-code").err
+    assert claude.endswith(
+        "sends some 20,000 tokens of its own and keeps 23,240 free: a context of 40,960 is too "
+        "small for it, serve another model\n"
+    )
+    asked = ("serve", "user/repo", "--setup")
     claude = localspec(*asked, "claude-code", "--ctx", "32768").err
-    assert claude.endswith("a context of 32,768 is too small for it, give a larger --ctx\n")
+    assert "a context of 32,768 is too small for it, give a larger --ctx\n" in claude
     assert localspec(*asked, "claude-code", "--ctx", "49152").err == ""
     assert localspec("serve", "--setup", "curl").err == ""
+
+
+@pytest.mark.parametrize("context", ["-5", "0", "1"])
+def test_no_settings_for_a_context_that_no_server_has(context: str) -> None:
+    done = localspec("serve", "--setup", "codex", "--ctx", context)
+    assert (done.code, done.out) == (2, "") and f"--ctx is {context}; it must be" in done.err
+
+
+def test_a_name_for_which_claude_code_takes_no_context() -> None:
+    told = "# it takes no context for names that begin with claude-: use --alias\n"
+    assert told in setup("claude-code", "http://a", ["claude-x"], key=False)
+    assert told not in setup("claude-code", "http://a", ["x-claude-"], key=False)
+
+
+def test_a_name_of_any_characters_is_one_for_codex() -> None:
+    text = setup("codex", "http://a", ["\U0001f999 é"], key=False)
+    assert tomllib.loads(text.partition("\n# and in")[0])["model"] == "\U0001f999 é"
 
 
 @pytest.mark.parametrize("client", list(CLIENTS))
@@ -224,7 +281,9 @@ def test_the_command_for_several_models() -> None:
     known = ("serve", "qwen3-8b", "smollm2-1.7b", "--setup")
     done = localspec(*known, "opencode")
     assert {"qwen3-8b", "smollm2-1.7b"} <= set(done.out.split('"'))
-    short = "sends some 10,000 tokens of its own: a context of 2,048 is too small for it"
+    short = (
+        "sends some 10,000 tokens of its own and keeps 512 free: a context of 2,048 is too small"
+    )
     lines = localspec(*known, "codex", "--ctx", "2048").err.splitlines()
     assert [line.partition(f": codex {short}")[0] for line in lines] == [
         "localspec: qwen3-8b",
