@@ -365,7 +365,7 @@ class Session(Closing):
             before = self._window(self.turns, continues=unfinished is not None)
             window = before.with_room(settings.max_tokens, drops=self.when_full == "drop")
             if unfinished:
-                asked = options.get("seed") and settings.seed
+                asked = None if options.get("seed") is None else settings.seed
                 require_same_settings(unfinished, window, budget, asked)
                 described_from(unfinished, window, settings)  # raises if it cannot go on
             turn = unfinished or window.new_answer(settings.seed, budget)

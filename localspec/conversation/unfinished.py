@@ -96,9 +96,12 @@ def _require_same_seed(turn: Turn, seed: int | None) -> None:
     own = turn.seed
     if seed is None or own is None or own in (seed, (seed + turn.variant) % 2**64):
         return
+    other = "regenerate the answer with another one"
+    if turn.stop_reason == EDITED:
+        other = "switch the session to another one before the answer is edited"
     raise InvalidValueError(
         f"seed is {seed}; the answer goes on with its own seed, {own}, so that its text is what it "
-        "would have been: leave the seed out, or regenerate the answer with another one"
+        f"would have been: leave the seed out, or {other}"
     )
 
 

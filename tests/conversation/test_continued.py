@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from fakes.pycode import load
 from fakes.templates import R1
@@ -314,3 +315,25 @@ def test_another_seed_is_refused_as_the_answer_goes_on_with_its_own(
         for seed in (5, turn.seed, None):
             session.continue_answer(seed=seed).result()
         assert len(turn.written.tokens) == 16
+
+
+def test_a_seed_of_numpy_is_one(leaning: Engine) -> None:
+    with Session(leaning, temperature=1, ignore_eos=True, max_tokens=4, seed=9) as session:
+        turn = session.send("ab", seed=0).result()
+        session.continue_answer(seed=np.uint64(0)).result()  # type: ignore[arg-type]
+        assert len(turn.written.tokens) == 8
+        session.send("ab", seed=5).result()
+        with pytest.raises(InvalidValueError, match=r"^seed is 0; .* regenerate the answer"):
+            session.continue_answer(seed=np.uint64(0))  # type: ignore[arg-type]
+
+
+def test_another_seed_behind_an_edited_answer_is_chosen_before(leaning: Engine) -> None:
+    """Regenerating it would lose what was edited."""
+    with Session(leaning, temperature=1, ignore_eos=True, max_tokens=4, seed=9) as session:
+        session.send("ab").result()
+        session.edit_answer(1, "cd")
+        with pytest.raises(InvalidValueError, match="switch the session to another one before"):
+            session.continue_answer(seed=5)
+        session.switch(seed=5)
+        turn = session.edit_answer(1, "cd")
+        assert session.continue_answer(seed=5).result() is turn
