@@ -142,7 +142,8 @@ class GenerationConfig:
         require("top_logprobs", self.top_logprobs, 0, 100)
         if self.top_logprobs and not (self.logprobs or self.prompt_logprobs):
             raise InvalidValueError(
-                f"top_logprobs is {self.top_logprobs}, and logprobs is off; leave one of them out"
+                f"top_logprobs is {self.top_logprobs}, and logprobs is off; leave one of them "
+                "out, or give top_logprobs=0"
             )
         require("seed", self.seed, 0, 2**64 - 1)
         for stop in self.stop:

@@ -50,7 +50,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"temperature": float("nan")}, "temperature is nan; it must be a finite number"),
     ({"top_k": 40.0}, "top_k is 40.0, a float; it must be a whole number: write 40$"),
     ({"seed": float("inf")}, "seed is inf, a float; it must be a whole number$"),
-    ({"top_logprobs": 3, "logprobs": False}, "top_logprobs is 3, and logprobs is off; leave one"),
+    (
+        {"top_logprobs": 3, "logprobs": False},
+        "top_logprobs is 3, and logprobs is off; leave one of them out, or give top_logprobs=0",
+    ),
     ({"logprobs": "no"}, "logprobs is 'no', a str; it must be True or False"),
     ({"sampling": {}}, "no setting 'sampling'"),
     (
