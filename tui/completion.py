@@ -11,8 +11,8 @@ from localspec_tui.slash_commands import complete_command, is_command
 
 def completion(line: str) -> str:
     """The rest of a command or its argument, or of a path after an @ at the end; may be empty."""
-    command = line.lstrip()
-    if command.startswith("/"):
+    if is_command(line):
+        command = line.lstrip()
         return complete_command(command) or complete_argument(command)
     prefix = _begun_path(line)
     if prefix is None:
@@ -33,7 +33,7 @@ def quoted_completion(line: str) -> str:
 def _begun_path(line: str) -> str | None:
     """What is typed of a path at the end of a line after an @; None if there is none."""
     before, at, prefix = line.rpartition("@")
-    if line.lstrip().startswith("/") or not at or (before and not before[-1].isspace()):
+    if is_command(line) or not at or (before and not before[-1].isspace()):
         return None
     return None if " " in prefix and not prefix.startswith('"') else prefix
 

@@ -510,6 +510,8 @@ def test_a_path_goes_on_as_it_was_typed(folder: Path) -> None:
     (folder / "README.md").write_text("x")
     (folder / "report.txt").write_text("x")
     assert completion("Read @re") == "port.txt"
+    assert completion("  // see @re") == completion("//see @re") == "port.txt"
+    assert completion(" /edit @re") == ""
     assert completion("Read @RE") == "ADME.md"
     assert completion("Read @Re") == ""
     assert completion("Ask @re about it") == ""
