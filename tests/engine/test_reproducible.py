@@ -75,14 +75,16 @@ def test_the_whole_context_can_be_used(engines: dict[str, Engine]) -> None:
 def test_the_context_is_one_number_from_the_beginning_that_a_text_can_have() -> None:
     options = {"max_tokens": 300, "seed": 1, "ignore_eos": True}
     with load(draft="suffix", threads=1, context=128, reproducible=True) as engine:
-        context = engine.context
+        context, widths = engine.context, engine.slots.own.loaded.widths
+        (found,) = widths.values()
         assert f"context {context}" in repr(engine)
         with Session(engine) as session, Session(engine) as another:
             assert session.gauge.size == another.gauge.size == context
             assert session.send("ab", **options).result().stop_reason == "context"
             assert (session.gauge.used, session.gauge.size) == (context, context)
+        assert [*map(id, widths.values())] == [id(found)]  # not tried out a second time
         # Passes of deep drafts may have to be wider.
-        engine.slots.own.loaded.widths[31] = InvariantWidth(8, 1.0)
+        widths[31] = InvariantWidth(8, 1.0)
         for depth, length in ((None, context), (31, 121), (3, context)):
             result = engine.generate(PROMPTS[1], depth=depth, **options)
             assert result.stop_reason == "context"
