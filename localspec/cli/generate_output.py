@@ -84,7 +84,8 @@ def cut_line(engine: Engine, running: ReasonedText) -> str:
     cut = f"cut off after {counted(len(running.tokens), 'token')}{thinking}"
     if reason == "context":
         limit, way_out = "--ctx", "--ctx makes it larger"
-        cut = f"the context of {engine.context} tokens is full{thinking}"
+        # With `reproducible`, a text with deeper drafts may have a smaller one than the engine.
+        cut = f"the context of {engine.slots.own.target.n_ctx} tokens is full{thinking}"
     if settings.grammar:
         cut += ", perhaps before the text satisfies the grammar"
     return f"{cut}; {incomplete_json(running.said, settings.schema, limit) or way_out}"

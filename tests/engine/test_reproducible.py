@@ -5,8 +5,10 @@ import pytest
 from fakes.prompts import PROMPTS
 from fakes.pycode import load
 
+from localspec.cli.generate_output import cut_line
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.explanation import Explanation
+from localspec.conversation.reasoned_text import ReasonedText
 from localspec.conversation.session import Session
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError
@@ -90,6 +92,9 @@ def test_the_context_is_one_number_from_the_beginning_that_a_text_can_have() -> 
             assert result.stop_reason == "context"
             assert result.stats.prompt_tokens + len(result.token_ids) == length
             assert engine.context == context
+            text = ReasonedText(engine, PROMPTS[1], depth=depth, **options)
+            assert len(text.prompt) + len([*text]) == length
+            assert cut_line(engine, text).startswith(f"the context of {length} tokens is full;")
         engine.switch(draft="none")
         assert engine.context == context == 127
 
