@@ -23,7 +23,7 @@ from localspec.control.row_budget import RowBudget, RowShare, writing
 from localspec.control.running_draft import Option, RunningDraft, affordable_depth
 from localspec.control.step_seconds import StepSeconds
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit
+from localspec.speculation.drafter import Drafter, Limit, can_leave_out
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step
 
 # The expected speed of drafting must be this many times that of plain decoding: estimates err.
@@ -298,7 +298,7 @@ class AdaptivePolicy:
         if best and reading > candidate.affordable(tokens_left, round_.share / round_.texts):
             saved = round_.saved(best, best_rate, survivals, tokens_left)
             known = candidate.is_known
-            alike = candidate.other_way is not None and not candidate.from_end
+            alike = can_leave_out(candidate.drafter) and not candidate.from_end
             promised = survivals, drafting, tokens_left
             pays = saved >= reading and (
                 round_.alone or reading_pays(round_, *promised, known=known, alike=alike)

@@ -140,3 +140,10 @@ def test_beside_others_all_is_not_read_for_their_drafts() -> None:
     """They need not read it: what eight texts save together pays for no prompt of 2,000 tokens."""
     run = Run(COSTS["Q4_0 A"], (0.7, 0.68), may_leave_out=True, users=8)
     assert min(1 / run.seconds(2000, 200, seed) for seed in range(5)) > 0.9
+
+
+def test_where_nothing_can_be_left_out_several_pay_for_reading_together() -> None:
+    """As beside a drafter that never leaves anything out: eight short prompts are read by all."""
+    for may_leave_out in (True, False):
+        run = Run(COSTS["Q4_0 A"], (0.9, 0.88), may_leave_out=may_leave_out, users=8)
+        assert 6 / sum(run.seconds(60, 60, seed) for seed in range(6)) > 1.1
