@@ -193,9 +193,9 @@ class AdaptivePolicy:
         if step.tells_cost:
             self._learn_pass(step)
         self._generated += len(step.tokens)
-        running = self._running
-        lost = self._passes.take_lost()
-        self.rows.learn(step, self._passes, running.reading if running else 0.0, lost)
+        running, lost = self._running, self._passes.take_lost()
+        reading = running.read_within(step.draft_seconds) if running else 0.0
+        self.rows.learn(step, self._passes, reading, lost)
         plain, seconds = self._step_seconds.plain(step), self._step_seconds.own_seconds(step)
         lost /= self._round.texts
         self._charge(step, seconds, plain, lost)

@@ -130,6 +130,14 @@ class RunningDraft:
         candidate, seconds = self.candidate, self.passes[verified + 1]
         return candidate.overlap.tokens(chance, verified, seconds, candidate.cost)
 
+    def read_within(self, seconds: float) -> float:
+        """Take `reading` for no longer than the whole draft took; returns it.
+
+        One that is cancelled or proposes nothing has not read what it was expected to.
+        """
+        self.reading = min(self.reading, seconds)
+        return self.reading
+
     def keep(self) -> int:
         """How many of the drawn tokens are worth verifying."""
         passes, rate = self.passes, self.plain_or_best_rate

@@ -71,6 +71,7 @@ def drafting(policy: AdaptivePolicy, *, reading: float = 0.0, catching_up: float
     policy._running = SimpleNamespace(  # type: ignore[assignment]
         candidate=policy.candidates[0],
         reading=reading,
+        read_within=lambda _seconds: reading,
         catching_up=catching_up,
         survivals=[],
         expected_seconds=lambda tokens: 0.25 * tokens + catching_up,

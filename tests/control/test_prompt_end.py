@@ -19,6 +19,7 @@ from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.policy import Step
 
 LIMIT = Limit(200, Prefix(0), Sampler(SamplingParams(), Noise(0)))
 F16 = COSTS["F16 A"]
@@ -67,6 +68,15 @@ def test_what_is_read_is_kept_in_use() -> None:
         drafter.propose(LIMIT.to(3, from_end=from_end))
         drafter.observe(Outcome([1, 1], 1))
         assert policy.decide(LIMIT).from_end is from_end
+
+
+def test_what_was_not_read_is_no_gain() -> None:
+    """A draft that should read the end of a prompt first, and proposes nothing at once."""
+    policy = policy_of(reader(2000))
+    assert policy.decide(LIMIT).from_end
+    seconds = F16[1] + 0.001
+    policy.learn(Step((), 0, 1, (1,), seconds, 0.001, decode_seconds=F16[1], share=F16[1]))
+    assert abs(policy.all_candidates[0].gain) < 0.01
 
 
 def option(drafter: Any, rate: float, reading: float, *, from_end: bool) -> Any:
