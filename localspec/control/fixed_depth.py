@@ -7,7 +7,7 @@ from localspec.control.joint_drafting import Drafting
 from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.control.row_budget import RowShare, writing
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, runs_model
+from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, has_room, runs_model
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step, may_draft
 
 # A drafter whose first token has a lower chance leaves the step to the next drafter.
@@ -18,7 +18,8 @@ class FixedDepth:
     """A policy of one depth: the first drafter drafts that has a proposal or runs a model.
 
     A drafter that estimates its chances (see Traits) is passed over when its first token is more
-    likely wrong than right. The last drafter is never passed over.
+    likely wrong than right. The last drafter is never passed over. One without room for all of the
+    text drafts from its end.
 
     rows: the text's share of the rows of all texts; passes: what their decodes cost. None: the text
     is written alone. The drafts of others delay it no longer than they delay an adaptive text.
@@ -51,7 +52,9 @@ class FixedDepth:
         if self._passes and self._rows:
             self._passes.share(writing(self._rows.others))
         depth = min(self._depth, limit.depth)
-        drafters = [drafter for drafter in self.drafters if may_draft(drafter, limit)]
+        drafters = [
+            each for each in self.drafters if may_draft(each, limit, from_end=_from_end(each))
+        ]
         if depth < 1 or not drafters:
             return PLAIN_STEP
         for drafter in drafters[:-1]:
@@ -59,11 +62,11 @@ class FixedDepth:
             if chances and list(chances(limit.to(1))) < [_SURE_ENOUGH]:
                 continue
             if runs_model(drafter):
-                return Decision(drafter, depth)
+                return Decision(drafter, depth, from_end=_from_end(drafter))
             draft = cast(ComputedDrafter, drafter).propose(limit.to(depth))
             if len(draft):
                 return Decision(drafter, depth, draft=draft)
-        return Decision(drafters[-1], depth)
+        return Decision(drafters[-1], depth, from_end=_from_end(drafters[-1]))
 
     def padded(self, rows: int) -> int:
         """The fastest number of rows for a decode with other texts.
@@ -106,3 +109,7 @@ class FixedDepth:
     def plain_time(self, step: Step) -> None:
         """Nothing is measured."""
         return None
+
+
+def _from_end(drafter: Drafter) -> bool:
+    return not has_room(drafter)

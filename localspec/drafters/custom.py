@@ -64,12 +64,12 @@ def checked(drafter: Any) -> "CustomDrafter":
 
 
 def _is_sound(traits: Traits) -> bool:
-    callables = (traits.backlog, traits.end, traits.chances, traits.ready, traits.computer)
+    asked = (traits.backlog, traits.end, traits.fits, traits.chances, traits.ready)
     return (
         isinstance(traits.branches, int)
         and traits.branches >= 1
         and (traits.deepest is None or (isinstance(traits.deepest, int) and traits.deepest >= 1))
-        and all(each is None or callable(each) for each in callables)
+        and all(each is None or callable(each) for each in (*asked, traits.computer))
     )
 
 
@@ -82,6 +82,7 @@ class CustomDrafter:
             traits,
             backlog=traits.backlog and self._checked("backlog", traits.backlog, _whole),
             end=traits.end and self._checked("end", traits.end, _whole_or_none),
+            fits=traits.fits and self._checked("fits", traits.fits, _any),
             chances=traits.chances and self._checked("chances", traits.chances, _probabilities),
             computer=traits.computer and self._checked("computer", traits.computer, _any),
             ready=None,  # what is drawn ahead would not be checked

@@ -76,6 +76,7 @@ class DraftModel:
             gives_probs=True,
             backlog=self._backlog,
             end=self._end,
+            fits=self._fits,
             ready=ready,
             computer=lambda: cache.context,
         )
@@ -177,13 +178,15 @@ class DraftModel:
         return self._part.backlog(len(self._text), self._cached)
 
     def _end(self) -> int | None:
-        return self._part.end(len(self._text), self._cached)
+        return self._part.end(len(self._text), self._cached, room=self._cache.n_ctx)
+
+    def _fits(self) -> bool:
+        return len(self._text) < self._cache.n_ctx
 
     def _choose_part(self, *, from_end: bool) -> None:
         length, cache, gap = len(self._text), self._cache, self._part.gap
-        fits, cut = length < cache.n_ctx, cache.truncate
         self._cached = self._part.choose(
-            length, self._cached, from_end=from_end, fits=fits, cut=cut
+            length, self._cached, from_end=from_end, room=cache.n_ctx, cut=cache.truncate
         )
         if self._part.gap != gap:
             self._drawn = []

@@ -29,12 +29,14 @@ class TextDrafter:
     vocabularies.
 
     Of a long prompt that it has not read it may leave out the middle (see TextPart), in tokens of
-    its own. A text of which it reads more tokens than the cache takes gets no drafts.
+    its own. A text of which the cache takes no more tokens is drafted from its end alone.
     """
 
     def __init__(self, cache: Cache, *, name: str, translation: Translation) -> None:
         self.name = name
-        self.traits = Traits(backlog=self._backlog, end=self._end, computer=lambda: cache.context)
+        self.traits = Traits(
+            backlog=self._backlog, end=self._end, fits=self._fits, computer=lambda: cache.context
+        )
         self._cache = cache
         self._translation = translation
         self._text = RespelledText(translation)
@@ -97,7 +99,11 @@ class TextDrafter:
         return self._part.backlog(len(self._text.tokens), self._shared())
 
     def _end(self) -> int | None:
-        return self._part.end(len(self._text.tokens), self._shared(), loose=self._loose)
+        room, length = self._cache.n_ctx, len(self._text.tokens)
+        return self._part.end(length, self._shared(), room=room, loose=self._loose)
+
+    def _fits(self) -> bool:
+        return len(self._text.tokens) < self._cache.n_ctx
 
     def _shared(self) -> int:
         """How many tokens of the part the cache holds."""
@@ -108,9 +114,9 @@ class TextDrafter:
     def _choose_part(self, *, from_end: bool) -> None:
         """Leave out the middle or take it back, and note what is held of the text then."""
         length, cut, loose = len(self._text.tokens), self._cache.truncate, self._loose
-        fits, shared = length < self._cache.n_ctx, self._shared()
+        room, shared = self._cache.n_ctx, self._shared()
         self._hold(
-            self._part.choose(length, shared, from_end=from_end, fits=fits, cut=cut, loose=loose)
+            self._part.choose(length, shared, from_end=from_end, room=room, cut=cut, loose=loose)
         )
 
     def _hold(self, count: int) -> None:

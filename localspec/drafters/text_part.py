@@ -4,6 +4,7 @@ Sadhukhan et al. 2024 (MagicDec) draft with a part of the keys and values of a l
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 # How many tokens of a prompt it reads where it leaves out those before; with twice as many unread.
 END_TOKENS = 64
@@ -16,7 +17,8 @@ class TextPart:
     began.
 
     Below, `length` is that of the whole text, `loose` the number of its last tokens that may still
-    become others, and `held` how many tokens of the part the drafter has read.
+    become others, `held` how many tokens of the part the drafter has read, and `room` how many it
+    can hold. Where a part leaves no room for a draft, less is read, also amid an answer.
     """
 
     def __init__(self) -> None:
@@ -51,12 +53,12 @@ class TextPart:
         """How many tokens must be read until all of the text is."""
         return length - (self.gap.start if self.gap else held)
 
-    def end(self, length: int, held: int, *, loose: int = 0) -> int | None:
+    def end(self, length: int, held: int, *, room: float = inf, loose: int = 0) -> int | None:
         """How many tokens must be read to draft from the end of the text; None: all of it is read.
 
         As `Traits.end`.
         """
-        if self._may_leave_out(length, held, loose):
+        if self._may_leave_out(length, held, room, loose):
             return END_TOKENS + loose
         return self.size(length) - held if self.gap else None
 
@@ -66,22 +68,28 @@ class TextPart:
         held: int,
         *,
         from_end: bool,
-        fits: bool = True,
+        room: float = inf,
         cut: Callable[[int], int] = lambda length: length,
         loose: int = 0,
     ) -> int:
         """Leave out what is in front of the end, or take it back; returns `held` of the new part.
 
-        from_end: as in Limit. fits: whether the drafter has room for all of the text. cut: rolls
-        its cache back to at most so many tokens; returns how many are left.
+        from_end: as in Limit. cut: rolls the cache back to at most so many tokens; returns how many
+        are left.
         """
-        if from_end and self._may_leave_out(length, held, loose):
-            held = cut(min(held, self.gap.start) if self.gap else held)
+        if from_end and self._may_leave_out(length, held, room, loose):
+            front, end = min(held, self.gap.start) if self.gap else held, END_TOKENS + loose
+            if front + end + END_TOKENS > room:
+                # Half of the room is for what comes.
+                front = max(0, int(room) // 2 - end)
             # A cache that cannot be cut there keeps less.
-            self.gap = range(held, length - loose - END_TOKENS)
-        elif not from_end and self.gap and fits:
+            held = cut(front)
+            self.gap = range(held, length - end)
+        elif not from_end and self.gap and length < room:
             held, self.gap = min(held, self.gap.start), range(0)
         return held
 
-    def _may_leave_out(self, length: int, held: int, loose: int) -> bool:
+    def _may_leave_out(self, length: int, held: int, room: float, loose: int) -> bool:
+        if self.size(length) >= room:
+            return END_TOKENS + loose < room
         return self.is_unread and self.size(length) - loose - held >= 2 * END_TOKENS

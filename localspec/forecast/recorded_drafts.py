@@ -193,6 +193,7 @@ class ReplayedDrafter:
             gives_probs=False,
             backlog=self._backlog if self.reads_prompt else None,
             end=self._end if drafter.traits.end else None,
+            fits=None,
             ready=None,
         )
         self._answers, self._drafts = answers, drafts

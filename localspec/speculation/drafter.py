@@ -93,6 +93,8 @@ class Traits:
         proposal; None for a drafter that never has to.
     end: returns the same for a proposal that leaves out the middle of the text (`Limit.from_end`),
         or None where there is nothing worth leaving out; None for a drafter that never does.
+    fits: returns whether the drafter has room for all of the text and a draft, without which it
+        can draft from the end alone; None for a drafter that always has.
     chances: takes a limit and returns, for each token that the drafter would propose within it,
         the probability that the token is accepted, given that the tokens before it are; None for a
         drafter that cannot estimate this before it proposes.
@@ -115,6 +117,7 @@ class Traits:
     gives_probs: bool = False
     backlog: Callable[[], int] | None = None
     end: Callable[[], int | None] | None = None
+    fits: Callable[[], bool] | None = None
     chances: Callable[["Limit"], Sequence[float]] | None = None
     branches: int = 1
     reads_hidden: tuple[int, ...] = ()
@@ -257,3 +260,8 @@ def backlog(drafter: Drafter, *, from_end: bool = False) -> int:
 def can_leave_out(drafter: Drafter) -> bool:
     """Whether there is a part of the text that the drafter may leave out now (`Traits.end`)."""
     return drafter.traits.end is not None and drafter.traits.end() is not None
+
+
+def has_room(drafter: Drafter) -> bool:
+    """Whether the drafter has room for all of the text, and a draft (`Traits.fits`)."""
+    return drafter.traits.fits is None or drafter.traits.fits()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit, backlog, can_leave_out
+from localspec.speculation.drafter import Drafter, Limit, backlog, can_leave_out, has_room
 from localspec.stats import StepRecord
 
 
@@ -162,8 +162,7 @@ class Policy(Protocol):
 def may_draft(drafter: Drafter, limit: Limit, *, from_end: bool = False) -> bool:
     """Whether the drafter has read the text except its last token, or has the time to read it.
 
-    from_end: as in Limit; there must be something to leave out.
+    from_end: as in Limit; there must be something to leave out, or else room for all of the text.
     """
-    if from_end and not can_leave_out(drafter):
-        return False
-    return not limit.hurried or backlog(drafter, from_end=from_end) <= 1
+    can = can_leave_out(drafter) if from_end else has_room(drafter)
+    return can and (not limit.hurried or backlog(drafter, from_end=from_end) <= 1)

@@ -1,5 +1,6 @@
 """A drafter that may read only the end of a prompt: two candidates, of which one drafts."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import DrafterSeconds
 from localspec.control.explanation import Explanation
+from localspec.control.fixed_depth import FixedDepth
 from localspec.control.pass_costs import PassCosts
 from localspec.control.prompt_reading import without_vain_reading
 from localspec.sampling.noise import Noise
@@ -68,6 +70,25 @@ def test_what_is_read_is_kept_in_use() -> None:
         drafter.propose(LIMIT.to(3, from_end=from_end))
         drafter.observe(Outcome([1, 1], 1))
         assert policy.decide(LIMIT).from_end is from_end
+
+
+@pytest.mark.parametrize("unread", [1, 100, 2000])
+def test_one_without_room_for_all_drafts_from_the_end_or_not_at_all(unread: int) -> None:
+    for prompt, fits in ((2000, True), (2000, False), (90, False)):
+        drafter = reader(prompt)
+        end = drafter.traits.end if fits else lambda: 64
+        drafter.traits = replace(
+            drafter.traits,
+            backlog=lambda: unread,
+            end=end if prompt > 90 else lambda: None,
+            fits=lambda fits=fits: fits,
+        )
+        decision = policy_of(drafter).decide(LIMIT)
+        assert (decision.drafter is drafter) is (prompt > 90)
+        assert fits or decision.from_end is (prompt > 90)
+        decision = FixedDepth([drafter], 3).decide(LIMIT)
+        assert (decision.drafter is drafter) is (prompt > 90)
+        assert decision.from_end is (prompt > 90 and not fits)
 
 
 def test_what_was_not_read_is_no_gain() -> None:

@@ -202,6 +202,13 @@ def test_what_it_holds_is_a_whole_number(said: Any, held: int | None) -> None:
             ask()
 
 
+def test_whether_all_of_the_text_fits_is_asked_of_it() -> None:
+    assert wrapped(Head(fits=lambda: False)).traits.fits() is False
+    assert wrapped(Head()).traits.fits is None
+    with pytest.raises(DrafterMismatchError, match="failed in fits: ZeroDivisionError"):
+        wrapped(Head(fits=lambda: 1 // 0)).traits.fits()
+
+
 def test_there_may_be_no_end_to_draft_from() -> None:
     assert wrapped(Head(end=lambda: None)).traits.end() is None
     assert wrapped(Head()).traits.end is None

@@ -18,7 +18,7 @@ from localspec.drafters.translation import Translation
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
-from localspec.speculation.drafter import Limit, Outcome, backlog, can_leave_out
+from localspec.speculation.drafter import Limit, Outcome, backlog, can_leave_out, has_room
 from localspec.utils.tokens import common_prefix
 
 END = 64
@@ -79,7 +79,8 @@ def read_for(drafter: TextDrafter, text: list[int], *, from_end: bool) -> list[i
     # Of a draft of one token, none is evaluated.
     read = [*(cache.read or cache.tokens)]
     oracle = Oracle(drafter._translation.own.tokenizer, cache._model)  # type: ignore[arg-type]
-    assert draft == oracle.draft(text, 4, SAMPLER, certain=False, read=read)
+    room = cache.n_ctx - len(read)
+    assert draft == oracle.draft(text, 4, SAMPLER, certain=False, read=read, room=room)
     return read
 
 
@@ -192,6 +193,35 @@ def found_in_the_cache(make: Make) -> None:
     assert not backlog(drafter) and not can_leave_out(drafter)
 
 
+def chat(make: Make, name: str, seed: int) -> None:
+    """It outgrows the context, between answers and in them; wherever it does not fit, its end does.
+
+    What is read for a draft is the end at most, and seldom enough.
+    """
+    chance, text = random.Random(seed), words(200, seed)
+    cache = chance.choice((Noted, Recurrent))(model_of(READERS[name]), n_ctx=300)
+    drafter = make(cache, name)
+    for turn in range(5):
+        drafter.begin(text)
+        moved, gap = 0, drafter._part.gap
+        for step in range(chance.choice((3, 50))):
+            from_end = not has_room(drafter) or (can_leave_out(drafter) and chance.random() < 0.5)
+            before, lacking = cache.evaluated, backlog(drafter, from_end=from_end)
+            read, whole = read_for(drafter, text, from_end=from_end), spelled(name, text)
+            assert len(read) < 300 and (from_end or read == whole)
+            if not isinstance(cache, Recurrent):
+                drafted = len(cache.tokens) - len(read)
+                assert cache.evaluated - before - drafted == max(1, lacking)
+            require_two_ends(read, whole)
+            moved, gap = moved + (drafter._part.gap != gap), drafter._part.gap
+            tokens = words(chance.randint(1, 5), 100 * seed + 10 * turn + step)
+            drafter.observe(Outcome(tokens, 0))
+            text = [*text, *tokens]
+        assert moved <= 3, "room was left for the tokens that came"
+        text = [*text, *words(chance.choice((2, 40, 400)), seed + turn)]
+    assert not has_room(drafter) and can_leave_out(drafter)
+
+
 def require_two_ends(read: list[int], whole: list[int]) -> None:
     """It has read the text, but for one part in front of its last tokens."""
     tail = min(END, len(read))
@@ -240,6 +270,8 @@ def check(make: Make) -> None:
     """Whatever happens, it has read the text or its two ends, and drafts behind that."""
     for name in READERS:
         assert sum(walk(make, name, seed) for seed in range(100)) > 60
+        for seed in range(8):
+            chat(make, name, seed)
     cut_behind_the_gap(make)
     found_in_the_cache(make)
 
@@ -252,9 +284,7 @@ MISTAKES = {
     "the gap is filled": Edit(
         TextPart.of, "return text[start + len(self.gap) :]", "return text[start:]"
     ),
-    "tokens that may change are left out": Edit(
-        TextPart.choose, "length - loose - END_TOKENS", "length - 2"
-    ),
+    "tokens that may change are left out": Edit(TextPart.choose, "length - end", "length - 2"),
     "less than the end stays behind the gap": Edit(
         TextPart.begin, "len(text) - loose - END_TOKENS", "len(text) - loose"
     ),
@@ -264,14 +294,17 @@ MISTAKES = {
     "the gap stays where nothing behind it is held": Edit(
         TextPart.begin, "shared(part) <= max(self.gap.start, shared(whole))", "False"
     ),
-    "what cannot be cut is held": Edit(
-        TextPart.choose, "cut(min(held, self.gap.start) if self.gap else held)", "held"
-    ),
+    "what cannot be cut is held": Edit(TextPart.choose, "cut(front)", "front"),
     "what stands behind the gap is in front of it": Edit(
         TextPart.choose, "min(held, self.gap.start), range(0)", "held, range(0)"
     ),
     "a second gap keeps what is behind the first": Edit(
-        TextPart.choose, "cut(min(held, self.gap.start) if self.gap else held)", "cut(held)"
+        TextPart.choose, "min(held, self.gap.start) if self.gap else held", "held"
+    ),
+    "the front leaves no room": Edit(TextPart.choose, "if front + end + END_TOKENS > room", "if 0"),
+    "it leaves room for few tokens": Edit(TextPart.choose, "int(room) // 2", "int(room) - 2"),
+    "few tokens that do not fit stay": Edit(
+        TextPart._may_leave_out, "if self.size(length) >= room:", "if 0:"
     ),
     "all is certain": Edit(
         TextDrafter._hold, "min(count, self._part.size(self._text.stable))", "count"

@@ -18,7 +18,8 @@ READERS = {
 class Oracle:
     """What a drafter with this vocabulary and this model drafts, computed from the whole text.
 
-    It is told what the drafter has read, if that was not all of the text.
+    It is told what the drafter has read, if that was not all of the text, and how many further
+    tokens it has room for.
     """
 
     def __init__(self, own: Letters, model: ToyModel) -> None:
@@ -36,10 +37,11 @@ class Oracle:
         *,
         certain: bool,
         read: list[int] | None = None,
+        room: int = 1000,
     ) -> list[int]:
         own, written, drawn = self.spelled(text) if read is None else [*read], b"", 0
         drafted: list[int] = []
-        while own and len(drafted) < depth and drawn < 8 * depth:
+        while own and len(drafted) < depth and drawn < min(8 * depth, room):
             row = self._model.logits(own)
             logits = np.full(WORDS.n_vocab, -np.inf, np.float32)
             for token, first in self._firsts.items():
