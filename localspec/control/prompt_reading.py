@@ -51,12 +51,12 @@ def reading_pays(
     alone = now.behind_prompts(read=False)
     if saved(alone, alone.plain)[0] >= drafting.unread:
         return True
-    unread = sum(drafting.name not in each.read for each in now.others) if alike else 0
-    if not unread and not any(each.drafting.unread for each in now.others):
+    if not any(each.drafting.unread for each in now.others):
         return False
     if not known and any(drafting.name in each.read for each in now.others):
         return False
     by_all, others = saved(now.behind_prompts(read=True), alone.plain, _MARGIN if known else 1.0)
+    unread = sum(drafting.name not in each.read for each in now.others) if alike else 0
     return by_all >= drafting.unread + max(others, unread * drafting.unread)
 
 

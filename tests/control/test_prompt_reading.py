@@ -83,6 +83,29 @@ def test_of_an_unknown_drafter_one_text_reads_first() -> None:
     assert not reading_pays(waits, (0.9,), drafting, 48.0, known=False)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "offered", "read", "alike", "pays"),
+    [
+        (12.0, 1.0, False, False, True),
+        (12.0, 1.0, False, True, False),
+        (12.0, 1.0, True, True, True),
+        (7.0, 7.0, False, True, True),
+    ],
+)
+def test_others_may_have_to_read_more_than_for_what_they_offer(
+    seconds: float, offered: float, *, read: bool, alike: bool, pays: bool
+) -> None:
+    """As much as this text where their drafts are from an end; once, and not who has read.
+
+    Together they save 15.9, if rounds take a tenth longer.
+    """
+    drafting = Drafting([0.0, 0.1], unread=seconds, name="drafter")
+    names = frozenset(["drafter"] if read else [])
+    other = Offer((0.9,), replace(drafting, unread=offered), read=names)
+    found = reading_pays(company(TOGETHER, other), (0.9,), drafting, 48.0, known=True, alike=alike)
+    assert found is pays
+
+
 def test_drafts_that_are_certain_stay_so_behind_the_prompts() -> None:
     """Those of a fixed depth, which expects nothing, and of a text that is about to read."""
     fixed = Offer([0.0] * 4, Drafting([0.0] * 5), depth=4, decided=True)
