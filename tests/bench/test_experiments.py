@@ -74,6 +74,10 @@ def test_how_often_a_draft_model_is_right_behind_the_end_of_a_prompt(tmp_path: P
     assert heading == ["temperature", "read", "right"]
     assert end[:2] == ["0.0", "16"] and 0 < float(end[2]) <= 1
     assert whole == ["0.0", "all", "1.000"]
+    file.write_text("x = 1")
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        printed("prompt_ends", *models, *few, "--", file)
+    assert "it has less than twice --ends 16 tokens to read" in error.value.stderr
 
 
 @pytest.mark.slow

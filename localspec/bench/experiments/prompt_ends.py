@@ -16,6 +16,7 @@ from localspec.bench.experiments.command_line import Table, add_model_options, a
 from localspec.drafters import text_part
 from localspec.engine.engine import Engine, load
 from localspec.forecast.recorded_drafts import record_drafts
+from localspec.speculation.drafter import can_leave_out
 
 # Stands for all of the prompt.
 ALL = 0
@@ -53,6 +54,15 @@ def rate_behind(
     return right / tried
 
 
+def leaves_out(engine: Engine, prompt: Sequence[int], end: int) -> bool:
+    """Whether its only drafter can read so many of the last tokens alone."""
+    [drafter], [cache] = engine.drafter_set.drafters, engine.drafter_set.sequences.values()
+    text_part.END_TOKENS = end
+    cache.truncate(0)
+    drafter.begin(prompt)
+    return can_leave_out(drafter)
+
+
 def main() -> None:
     """Print a row for each temperature and number of tokens read."""
     parser = argument_parser(__file__, __doc__)
@@ -64,8 +74,9 @@ def main() -> None:
     parser.add_argument("--ends", nargs="+", type=int, default=[32, 64, 128])
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 0.8])
     options = parser.parse_args()
-    if 2 * max(options.ends) > options.prompt:
-        parser.error(f"--ends {max(options.ends)}: more than half of the prompt is all of it")
+    most = max(options.ends)
+    if 2 * most > options.prompt:
+        parser.error(f"--ends {most}: more than half of the prompt is all of it")
     table = Table(("temperature", "11.1f"), ("read", "<5"), ("right", "6.3f"))
     context = 2 * (options.prompt + options.tokens)
     with load(options.model, options.draft, context=context, threads=options.threads) as engine:
@@ -73,6 +84,9 @@ def main() -> None:
             engine.tokenize(file.read_text(encoding="utf-8"))[: options.prompt]
             for file in options.files
         ]
+        for file, prompt in zip(options.files, prompts, strict=True):
+            if not leaves_out(engine, prompt, most):
+                parser.error(f"{file}: it has less than twice --ends {most} tokens to read")
         for temperature in options.temperatures:
             for end in (*options.ends, ALL):
                 rate = rate_behind(engine, prompts, end, options.tokens, temperature)
