@@ -187,7 +187,8 @@ class DrawnFrom:
         """Whether tokens can be drawn from all choices."""
         ids, counts = np.array(self._ids), np.array(self._counts, "i8")
         fits = int(counts[counts > 1].sum()) == ids.size and not (ids < 0).any()
-        return fits and self._temperatures.are_possible(len(self), needed=ids.size > 0)
+        first_choice = int(np.append(counts > 1, True).argmax())
+        return fits and self._temperatures.are_possible(len(self), first_choice)
 
     def _add_choice(self, place: int, shortlist: Distribution) -> None:
         assert shortlist.ids is not None
@@ -234,13 +235,12 @@ class _Temperatures:
             part.add(self.places[number] - first, self.values[number])
         return part
 
-    def are_possible(self, places: int, *, needed: bool) -> bool:
-        """Whether they can be those of so many places. needed: some place has one."""
-        values, changes = np.array(self.values), np.array(self.places, "i8")
-        inside = changes.size == 0 or changes[-1] < places
+    def are_possible(self, places: int, needed: int) -> bool:
+        """Whether they can be those of so many places. needed: the first that has one, or all."""
+        values, changes = np.array(self.values), np.append(np.array(self.places, "i8"), places)
         increasing = bool((np.diff(changes) > 0).all())
         between = bool(((values >= 0) & (values <= _HOTTEST)).all())
-        return inside and increasing and between and (values.size > 0 or not needed)
+        return increasing and between and bool(changes[0] <= needed)
 
 
 def _moved(numbers: "array[int]", by: int) -> "array[int]":

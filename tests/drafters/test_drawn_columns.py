@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 from fakes.drawn_copies import drawn_at, either
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.drafters.drawn_copy import Drawing
@@ -98,6 +98,27 @@ def test_a_file_has_all_of_it(seed: int, count: int) -> None:
         require(read, expected)
 
 
+def require_drawable(data: bytes, first: int) -> None:
+    """Either it is refused, or tokens can be drawn from all that is read of it, as of two texts."""
+    try:
+        read = DrawnFrom.of_columns(data)
+    except InvalidValueError:
+        return
+    index = DrawnFrom()
+    index.extend(7, read)
+    parts = [read.part(0, first), read.part(first, len(read))]
+    for part in parts:
+        index.extend(len(index) + 1, part)
+    for known in (read, index, *parts):
+        for place in range(len(known) + 1):
+            if choice := known.choice_at(place):
+                for temperature in (0.0, 0.8, None):
+                    drawing = Drawing(Noise(1), temperature, choice.temperature == 0)
+                    if drawing.suits(choice) and not (temperature and drawing.adaptive):
+                        token, lead = drawing.leader(choice, place)
+                        assert token >= 0 and lead >= 0
+
+
 @given(SEEDS, st.integers(1, 20), st.data())
 def test_of_a_damaged_file_nothing_impossible_is_drawn(
     seed: int, count: int, data: st.DataObject
@@ -108,19 +129,28 @@ def test_of_a_damaged_file_nothing_impossible_is_drawn(
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     if data.draw(st.booleans()):
         del damaged[data.draw(st.integers(0, len(damaged) - 1)) :]
-    try:
-        read = DrawnFrom.of_columns(bytes(damaged))
-    except InvalidValueError:
-        return
-    index = DrawnFrom()
-    index.extend(7, read)
-    for place in range(len(index) + 1):
-        if choice := index.choice_at(place):
-            for temperature in (0.0, 0.8, None):
-                drawing = Drawing(Noise(1), temperature, choice.temperature == 0)
-                if drawing.suits(choice) and not (temperature and drawing.adaptive):
-                    token, lead = drawing.leader(choice, place)
-                    assert token >= 0 and lead >= 0
+    require_drawable(bytes(damaged), data.draw(st.integers(0, len(known))))
+
+
+@settings(max_examples=400, deadline=None)
+@given(SEEDS)
+def test_of_impossible_columns_nothing_is_drawn(seed: int) -> None:
+    """Of any columns of the lengths that they say, some of which fit together."""
+    random = Random(seed)
+    counts = random.choices([0, 1, 2, 3], k=random.randrange(1, 6))
+    likely = sum(count for count in counts if count > 1) + random.choice([0, 0, 0, 1])
+    least = random.choice([5, 5, 2**31 - 20, -1])
+    temperatures = random.choices([0.8, 0.8, 0.0, 1e30, np.nan], k=random.randrange(3))
+    columns = [
+        np.array([len(temperatures), likely, len(counts)], "<u4"),
+        np.array(temperatures, "<f8"),
+        np.array(sorted(random.choices(range(6), k=len(temperatures))), "<u4"),
+        np.arange(least, least + likely, dtype="<i4"),
+        np.arange(likely, dtype="u1"),
+        np.array(counts, "u1"),
+    ]
+    data = b"".join(column.tobytes() for column in columns)
+    require_drawable(data, random.randrange(len(counts) + 1))
 
 
 def broken(name: str) -> bytes:
@@ -163,13 +193,20 @@ def test_impossible_numbers_are_refused(name: str) -> None:
         DrawnFrom.of_columns(broken(name))
 
 
-def test_choices_without_a_temperature_are_refused() -> None:
+@pytest.mark.parametrize("since", [None, 1, 2])
+def test_choices_without_a_temperature_are_refused(since: int | None) -> None:
+    """since: the place from which on there is one."""
     known = DrawnFrom()
     known.add(0, either(6, 7))
+    known.add(2, either(8))
     data = b"".join(known.columns())
-    assert data[:12] == np.array([1, 2, 1], "<u4").tobytes()
+    assert data[:12] == np.array([1, 2, 3], "<u4").tobytes() and data[20:24] == bytes(4)
+    if since is None:
+        data = np.array([0, 2, 3], "<u4").tobytes() + data[24:]
+    else:
+        data = data[:20] + np.array([since], "<u4").tobytes() + data[24:]
     with pytest.raises(InvalidValueError, match="holds impossible distributions"):
-        DrawnFrom.of_columns(np.array([0, 2, 1], "<u4").tobytes() + data[24:])
+        DrawnFrom.of_columns(data)
 
 
 @pytest.mark.parametrize("cut", [0, 3, 11, 12, -1])
