@@ -1,5 +1,6 @@
 """What the target drew the tokens of texts from: the likely tokens of each place, in columns."""
 
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -110,13 +111,14 @@ class DrawnFrom:
         return part
 
     def completed(self, other: "DrawnFrom") -> "DrawnFrom":
-        """What is known here, and what is known elsewhere of the places before those."""
-        since = self._counts.lstrip(b"\0") if self else b""
-        if not since:
+        """What is known here, and of places where nothing is, what is known elsewhere."""
+        if not self:
             return other
-        unknown, known = len(self) - len(since), DrawnFrom()
-        known.extend(0, other.part(0, unknown))
-        known.extend(unknown, self.part(unknown, len(self)))
+        known, counts = DrawnFrom(), bytes(self._counts)
+        for run in re.finditer(rb"\0+|[^\0]+", counts):
+            source = self if counts[run.start()] else other
+            known.extend(run.start(), source.part(*run.span()))
+        known.extend(len(counts), other.part(len(counts), len(other)))
         return known
 
     def latest(self, size: int) -> "DrawnFrom":

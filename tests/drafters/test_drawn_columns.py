@@ -249,6 +249,17 @@ def test_what_is_known_of_the_beginning_comes_from_elsewhere() -> None:
         assert b"".join(later.completed(nothing).columns()) == b"".join(later.columns())
 
 
+@given(SEEDS, st.integers(0, 20), st.integers(0, 20))
+def test_where_nothing_is_known_it_comes_from_elsewhere(seed: int, count: int, others: int) -> None:
+    random = Random(seed)
+    (known, expected), (other, theirs) = added(random, count), added(random, others)
+    expected_of_both = (theirs if other else {}) | expected if known else theirs
+    require(known.completed(other), expected_of_both)
+    # What they knew is as before.
+    require(known, expected)
+    require(other, theirs)
+
+
 def test_a_rounded_score_hardly_changes_what_is_drawn() -> None:
     """Rounding decides where the lead is less than a 64th at most."""
     random, noise, others = Random(3), Noise(5), 0

@@ -102,6 +102,21 @@ def test_of_a_text_that_goes_on_all_answers_are_known(tmp_path: Path) -> None:
     assert [known_of(each) for each in store.load()] == [answers]
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_of_turns_that_slots_wrote_all_answers_are_known(tmp_path: Path, at_once: bool) -> None:
+    """Each slot knows its own answers alone, and others lie between them."""
+    store, text, turns = PastTexts("v", tmp_path), [50, 51], list[DrawnText]()
+    own = {slot: list[int]() for slot in "ABC"}
+    for turn, slot in enumerate("ABACBA"):
+        text = [*text, *range(100 * turn, 100 * turn + 8)]
+        own[slot] += range(len(text) - 3, len(text))
+        turns.append(drawn(text, own[slot]))
+    for added in [turns] if at_once else [[turn] for turn in turns]:
+        store.add(*added)
+    [kept] = store.load()
+    assert known_of(kept) == [token for token in text if token % 100 in (5, 6, 7)]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(60, 800), st.integers(1, 60))
 def test_the_file_has_no_more_than_fits(seed: int, max_bytes: int, max_tokens: int) -> None:
