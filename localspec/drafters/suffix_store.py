@@ -91,7 +91,7 @@ class PastTexts:
 
         Raises InvalidValueError for a token id out of range.
         """
-        added = [text for text in texts if text.tokens]
+        added = [DrawnText([*tokens], known) for tokens, known in texts if tokens]
         if not added:
             return
         for text in added:
@@ -176,10 +176,13 @@ class PastTexts:
 
 
 def _with(kept: list[DrawnText], added: DrawnText) -> list[DrawnText]:
-    """Texts with another one in place of those that it continues; what was known of them stays."""
+    """Texts with another one in place of those that it continues; what was known of them stays.
+
+    Their tokens are lists: many are compared.
+    """
     others, (tokens, known) = list[DrawnText](), added
     for text in kept:
-        if list(text.tokens) == list(tokens[: len(text.tokens)]):
+        if text.tokens == tokens[: len(text.tokens)]:
             known = known.completed(text.drawn_from)
         else:
             others.append(text)
