@@ -45,7 +45,8 @@ class DrawnFrom:
 
     Scores are rounded to a 64th. No text depends on them, as a copy is only a draft.
 
-    Memory: 5 bytes per token, and 5 per likely token where there was a choice, so 85 at most.
+    Memory: 5 bytes per token, and 5 per likely token where there was a choice, so 85 at most; and
+    12 wherever the temperature is another one.
     """
 
     def __init__(self) -> None:
@@ -70,7 +71,7 @@ class DrawnFrom:
     @property
     def size(self) -> int:
         """In bytes, without those of each place."""
-        return _PER_TEMPERATURE * len(self._temperatures.places) + _PER_TOKEN * len(self._ids)
+        return self._size_from(0)
 
     def add(self, place: int, distribution: Distribution) -> None:
         """Keep the distribution of the token at a place, which lies behind those added before."""
@@ -125,11 +126,10 @@ class DrawnFrom:
         """What is known of the last places, as many as have at most this size."""
         if self.size <= size:
             return self
-        left_out = len(self._ids) - max(0, size - _PER_TEMPERATURE) // _PER_TOKEN
-        first, known = bisect_left(self._before, left_out), DrawnFrom()
+        first = bisect_left(range(len(self)), -size, key=lambda place: -self._size_from(place))
+        known = DrawnFrom()
         known.extend(first, self.part(first, len(self)))
-        # Not where many places have a temperature of their own.
-        return known if known.size <= size else DrawnFrom()
+        return known
 
     def choice_at(self, place: int) -> Choice | None:
         """The tokens that were likely at a place; None where that was one, or is not known."""
@@ -191,6 +191,11 @@ class DrawnFrom:
         fits = int(counts[counts > 1].sum()) == ids.size and not (ids < 0).any()
         first_choice = int(np.append(counts > 1, True).argmax())
         return fits and self._temperatures.are_possible(len(self), first_choice)
+
+    def _size_from(self, place: int) -> int:
+        changes = self._temperatures.places
+        temperatures = len(changes) - max(0, bisect_right(changes, place) - 1)
+        return _PER_TEMPERATURE * temperatures + _PER_TOKEN * (len(self._ids) - self._before[place])
 
     def _add_choice(self, place: int, shortlist: Distribution) -> None:
         assert shortlist.ids is not None

@@ -226,9 +226,9 @@ def test_the_latest_places_of_a_size(seed: int, count: int, size: int) -> None:
     # Of those without a choice it is known where others are kept, and from the first one on.
     first = min((place for place in expected if latest.was_sure(place)), default=len(known))
     require(latest, {place: expected[place] for place in expected if place >= min(left | {first})})
-    # No more fit, unless temperatures take the room.
-    if left and len(left) < len(choices):
-        assert known.part(choices[-len(left) - 1], len(known)).size > size - 12
+    # No more fit.
+    if len(left) < len(choices):
+        assert known.part(choices[len(choices) - len(left) - 1], len(known)).size > size
 
 
 def test_what_is_known_of_the_beginning_comes_from_elsewhere() -> None:
