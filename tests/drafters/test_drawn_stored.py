@@ -7,8 +7,7 @@ from random import Random
 from unittest.mock import patch
 
 import pytest
-from fakes.drawn_copies import either, limit_of
-from fakes.drawn_pasts import DEPTH, REAL, TOKENS, Classes, Past, begun_after, can_be, write
+from fakes.drawn_pasts import REAL, Classes, Past, begun_after, can_be, drafted, write
 from fakes.mutants import Code, Edit
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +19,6 @@ from localspec.drafters.earlier_texts import EarlierTexts
 from localspec.drafters.suffix import Suffix
 from localspec.drafters.suffix_store import PastTexts
 from localspec.sampling.noise import Noise
-from localspec.speculation.drafter import Outcome
 
 
 @pytest.fixture(autouse=True)
@@ -50,13 +48,7 @@ def read(seed: int, classes: Classes = REAL) -> tuple[list[int], list[int], list
         store = classes.store("v", Path(folder))
         reader = classes.suffix(earlier=classes.earlier(store=store))
         assert store.problem is None
-    tokens = random.sample(range(TOKENS), TOKENS)
-    reader.begin(text := [2000, tokens[0]])
-    for token in tokens[1 : random.randrange(1, TOKENS)]:
-        reader.propose(limit_of(noise))
-        reader.observe(Outcome([token], 0, [either(token, 3000)]))
-        text.append(token)
-    return list(reader.propose(limit_of(noise, DEPTH)).tokens), text, pasts, noise
+    return *drafted(reader, random, noise), pasts, noise
 
 
 @settings(max_examples=150, deadline=None)

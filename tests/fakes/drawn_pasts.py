@@ -65,6 +65,17 @@ def begun_after(past: Past | None, random: Random) -> Past:
     return Past([*past.text[: random.randrange(1, len(past.text))], *prompt], {})
 
 
+def drafted(reader: Suffix, random: Random, noise: Noise) -> tuple[list[int], list[int]]:
+    """The draft of a text that repeats nothing but what others wrote, and the text."""
+    tokens = random.sample(range(TOKENS), TOKENS)
+    reader.begin(text := [2000, tokens[0]])
+    for token in tokens[1 : random.randrange(1, TOKENS)]:
+        reader.propose(limit_of(noise))
+        reader.observe(Outcome([token], 0, [either(token, 3000)]))
+        text.append(token)
+    return list(reader.propose(limit_of(noise, DEPTH)).tokens), text
+
+
 def places_after(pasts: Sequence[Past], text: Sequence[int]) -> set[tuple[int, int]]:
     """The places in past texts behind the longest end of the text that occurs there."""
     for length in range(len(text), 0, -1):
