@@ -328,9 +328,6 @@ def test_a_token_that_spells_several_is_asked_about_as_often() -> None:
 MISTAKES = {
     "a stale cache": Edit(TextDrafter._choose_part, "self._shared()", "len(self._held)"),
     "what was evaluated is not recorded": Edit(TextDrafter._read, "self._held += tokens", "pass"),
-    "a new text keeps the certain tokens of the old": Edit(
-        TextDrafter.begin, "min(len(self._held), len(read) - self._loose)", "len(read)"
-    ),
     "the last token's logits are those before it": Edit(
         TextDrafter.passes, "self._read(lacking)", "self._read(lacking[:-1] or lacking)"
     ),

@@ -167,6 +167,28 @@ def test_an_end_needs_less_context_than_the_text() -> None:
             assert bool(len(proposed(drafter, limit))) is from_end
 
 
+def test_what_comes_in_an_answer_is_not_left_out() -> None:
+    name, text = "shorter", words(60)
+    drafter = make(Noted(model_of(READERS[name])), name)
+    drafter.begin(text)
+    read_for(drafter, text, from_end=False)
+    drafter.observe(Outcome(words(300, seed=3), 0))
+    assert backlog(drafter) > 2 * END and not can_leave_out(drafter)
+
+
+def begun_anew(make: Make) -> None:
+    """Its last tokens may still change, though the cache holds them, as tokens come first."""
+    name = "longer"
+    for seed in range(20):
+        drafter, text = make(Noted(model_of(READERS[name])), name), words(40, seed)
+        drafter.begin(text)
+        read_for(drafter, text, from_end=False)
+        drafter.begin(text)
+        drafter.observe(Outcome([0, 1, 0], 0))
+        text = [*text, 0, 1, 0]
+        assert read_for(drafter, text, from_end=False) == spelled(name, text)
+
+
 def cut_behind_the_gap(make: Make) -> None:
     """A text is cut right behind the gap and goes on: what ends the gap may become other tokens."""
     name, text = "longer", words(400)
@@ -268,6 +290,7 @@ def walk(make: Make, name: str, seed: int) -> int:
 
 def check(make: Make) -> None:
     """Whatever happens, it has read the text or its two ends, and drafts behind that."""
+    begun_anew(make)
     for name in READERS:
         assert sum(walk(make, name, seed) for seed in range(100)) > 60
         for seed in range(8):
@@ -305,6 +328,9 @@ MISTAKES = {
     "it leaves room for few tokens": Edit(TextPart.choose, "int(room) // 2", "int(room) - 2"),
     "few tokens that do not fit stay": Edit(
         TextPart._may_leave_out, "if self.size(length) >= room:", "if 0:"
+    ),
+    "a new text keeps the certain tokens of the old": Edit(
+        TextDrafter.begin, "min(len(self._held), len(read) - self._loose)", "len(read)"
     ),
     "all is certain": Edit(
         TextDrafter._hold, "min(count, self._part.size(self._text.stable))", "count"
