@@ -163,9 +163,10 @@ def machine(make: Callable[..., TextDrafter], name: str, seen: Counter[Any]) -> 
         def step_of_another_drafter(self, tokens: list[int]) -> None:
             self.commit(tokens, 0)
 
-        @rule(share=st.floats(0, 1), tokens=tokens)
+        @rule(share=st.floats(0, 1), tokens=tokens | st.just([]))
         def is_cut(self, share: float, tokens: list[int]) -> None:
-            self.text = [*self.text[: int(share * len(self.text))], *tokens]
+            cut = self.text[: int(share * len(self.text))]
+            self.text = [*cut, *tokens] or self.text[:1]
             self.drafter.begin(self.text)
 
         def commit(self, tokens: list[int], accepted: int) -> None:
