@@ -372,8 +372,10 @@ def test_a_stopped_answer_goes_on(engine: Engine) -> None:
 
         run(stopped)
         begun = session.turns[1]
-        assert begun.stop_reason == "cancelled" and whole.content.startswith(begun.content)
         done = len(begun.written.tokens)
+        # Its text may end within a character.
+        assert begun.stop_reason == "cancelled"
+        assert begun.written.tokens == whole.written.tokens[:done]
         assert 0 < done < LONG["max_tokens"]
 
         async def work() -> int:

@@ -245,7 +245,7 @@ def test_texts_with_images_are_neither_remembered_nor_saved(
         earlier = engine.drafter_set.earlier
     assert earlier and earlier.store
     texts = earlier.store.load()
-    assert texts and not any(has_media(text) for text in texts)
+    assert texts and not any(has_media(text.tokens) for text in texts)
 
 
 def test_a_text_goes_on_from_its_tokens(plain: Engine) -> None:
