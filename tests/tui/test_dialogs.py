@@ -8,6 +8,7 @@ import pytest
 from fakes.pilot import ChatPilot, running_chat
 from fakes.saved_sessions import save_session
 from fakes.scripted import Script
+from textual.css.query import NoMatches
 from textual.events import Paste
 from textual.screen import Screen
 from textual.widgets import Input
@@ -18,6 +19,7 @@ from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.dialog import Palette
 from localspec_tui.screens.input_dialog import InputDialog
 from localspec_tui.screens.sessions import SessionsScreen
+from localspec_tui.screens.settings import SettingsScreen
 
 pytestmark = pytest.mark.usefixtures("home")
 OPENINGS: dict[str, Callable[[ChatApp], object]] = {
@@ -47,6 +49,24 @@ def test_every_screen_is_left_once(tmp_path: Path) -> None:
                     screen.dismiss(None)
                 await chat.until(lambda: chat.is_on_top(type(chat.screen)))
             assert chat.app.screen_stack == [chat.screen]
+
+    asyncio.run(body())
+
+
+def test_models_that_are_found_when_the_settings_are_left_are_shown_nowhere(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            chat.app.main.dialogs.settings()
+            screen = await opened(chat, SettingsScreen)
+            assert isinstance(screen, SettingsScreen)
+            screen.dismiss(None)
+            await chat.until(lambda: not screen.query("*"))
+            for show in (lambda: screen._list_models([]), lambda: screen._show_problem("none")):
+                with pytest.raises(NoMatches):
+                    show()
+                screen._unless_left(show)
 
     asyncio.run(body())
 

@@ -1,6 +1,6 @@
 """Settings screen: the model, its drafters, and the sampling."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -117,9 +117,14 @@ class SettingsScreen(Dialog[tuple[str | None, SessionSettings] | None]):
             models = model_inventory()
         except (LocalspecError, OSError) as error:
             problem = f"the models on this disk cannot be listed: {error}"
-            self.app.call_from_thread(self._show_problem, problem)
+            self.app.call_from_thread(self._unless_left, lambda: self._show_problem(problem))
             return
-        self.app.call_from_thread(self._list_models, models)
+        self.app.call_from_thread(self._unless_left, lambda: self._list_models(models))
+
+    def _unless_left(self, show: Callable[[], object]) -> None:
+        """Show what was found, unless the rows of the screen are gone meanwhile."""
+        if self.query("#model") and self.query(ProblemLine):
+            show()
 
     def _list_models(self, models: Sequence[InventoryEntry]) -> None:
         self._models = models
