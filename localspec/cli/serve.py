@@ -251,10 +251,11 @@ def _print_setup(
         for name, each in zip(shown, models, strict=True)
         if len(read := _reads(each, mmproj)) > 1
     }
+    made_for = [_made_for(each, runtime) for each in models]
     contexts = {
         name: context
-        for name, each in zip(shown, models, strict=True)
-        if (context := _context(client, each, runtime))
+        for name, most in zip(shown, made_for, strict=True)
+        if (context := _context(client, most, runtime))
     }
     embedder = next((shown_name(each) for each in embed if not _ranks(each)), None)
     printed = settings_of_client(
@@ -267,8 +268,8 @@ def _print_setup(
         embedder=embedder,
     )
     output.data(f"{printed}\n")
-    for asked in models:
-        if too_long := _too_long_for(client, asked, runtime):
+    for asked, most in zip(models, made_for, strict=True):
+        if too_long := _too_long_for(client, most, runtime):
             output.note(too_long if len(models) == 1 else f"{shown_name(asked)}: {too_long}")
     for asked in [*([] if alias else models), *embed]:
         if asked and (unknown := _unknown(asked)):
@@ -322,9 +323,12 @@ def _unknown(name: str) -> str:
     return ""
 
 
-def _too_long_for(client: str, asked: str | None, runtime: Mapping[str, Any]) -> str:
-    """Return why a client's own words do not fit into the context; empty where they may."""
-    context, most = _context(client, asked, runtime), _most(asked, runtime)
+def _too_long_for(client: str, most: int | None, runtime: Mapping[str, Any]) -> str:
+    """Return why a client's own words do not fit into the context; empty where they may.
+
+    most: as `_made_for`.
+    """
+    context = _context(client, most, runtime)
     too_small = context and too_small_for(client, context)
     if not too_small:
         return ""
@@ -332,16 +336,16 @@ def _too_long_for(client: str, asked: str | None, runtime: Mapping[str, Any]) ->
     return f"{too_small}, {'serve another model' if other else 'give a larger --ctx'}"
 
 
-def _context(client: str, asked: str | None, runtime: Mapping[str, Any]) -> int | None:
+def _context(client: str, most: int | None, runtime: Mapping[str, Any]) -> int | None:
     """The tokens of a text: as asked for, or as a client should have, if the model reads so many.
 
-    None where neither is known.
+    most: as `_made_for`. None where neither is known.
     """
-    wanted, most = runtime["context"] or USUAL_CONTEXTS.get(client), _most(asked, runtime)
+    wanted = runtime["context"] or USUAL_CONTEXTS.get(client)
     return min(wanted, most) if wanted and most else wanted
 
 
-def _most(asked: str | None, runtime: Mapping[str, Any]) -> int | None:
+def _made_for(asked: str | None, runtime: Mapping[str, Any]) -> int | None:
     """The tokens that a model was made for, also one that is not here; None if not known."""
     if any(runtime[name] is not None for name in _ROTATIONS):
         return None

@@ -12,6 +12,7 @@ from starlette.routing import Route
 import localspec
 from localspec.conversation.thinking import thinking_switch
 from localspec.engine.media_marks import without_marks
+from localspec.engine.prompt import special_texts
 from localspec.errors import WorkerError
 from localspec.sampling.request_members import request_members
 from localspec.server.catalog import AnyModel, Catalog
@@ -93,10 +94,11 @@ async def _props(request: Request) -> Response:
     }
     if service:
         engine, model = service.engine, service.engine.model
+        bos, eos = special_texts(model)
         found |= {
             "chat_template": model.chat_template or "",
-            "bos_token": model.piece_text(model.bos) if model.bos >= 0 else "",
-            "eos_token": model.piece_text(model.eos) if model.eos >= 0 else "",
+            "bos_token": bos,
+            "eos_token": eos,
             "default_generation_settings": _usual(service),
             "localspec": {
                 "drafters": list(engine.drafter_set.names),
@@ -201,10 +203,11 @@ async def _tokenizer_info(request: Request) -> Response:
     """What clients of vLLM ask, such as lm-eval, which then tokenize here."""
     async with lease(request, Fields({})) as service:
         model = service.engine.model
+        bos, eos = special_texts(model)
         return JsonAnswer(
             {
-                "bos_token": model.piece_text(model.bos) if model.bos >= 0 else None,
-                "eos_token": model.piece_text(model.eos) if model.eos >= 0 else None,
+                "bos_token": bos or None,
+                "eos_token": eos or None,
                 "pad_token": None,
                 "chat_template": model.chat_template,
                 "model_max_length": service.engine.context,

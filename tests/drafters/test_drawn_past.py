@@ -8,7 +8,17 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from fakes.drawn_copies import PARAMS, drawn_at, either, kept, told
-from fakes.drawn_pasts import REAL, Classes, Past, begun_after, can_be, drafted, write
+from fakes.drawn_pasts import (
+    REAL,
+    Classes,
+    Past,
+    Read,
+    begun_after,
+    can_be,
+    drafted,
+    told_apart,
+    write,
+)
 from fakes.mutants import Code, Edit
 from fakes.toy import ToyModel, ToyTarget, fixed
 from hypothesis import given, settings
@@ -36,7 +46,7 @@ def drawn_to_the_end() -> Iterator[None]:
         yield
 
 
-def read(seed: int, classes: Classes = REAL) -> tuple[list[int], list[int], list[Past], Noise]:
+def read(seed: int, classes: Classes = REAL) -> Read:
     """The draft of a text that repeats nothing but the texts of two other drafters, and these."""
     random, noise = Random(seed), Noise(seed)
     earlier = classes.earlier()
@@ -60,11 +70,7 @@ def test_a_draft_from_texts_of_others_against_a_search(seed: int) -> None:
 
 def test_the_search_tells_drawn_tokens_from_copied_ones() -> None:
     """Most drafts with the noise of one seed cannot be those of another, nor plain copies."""
-    apart = copied = 0
-    for seed in range(200):
-        draft, text, pasts, noise = read(seed)
-        apart += not can_be(draft, text, pasts, Noise(seed + 1))
-        copied += not can_be(draft, text, [Past(each.text, {}) for each in pasts], noise)
+    apart, copied = told_apart(read, 200)
     assert apart > 80 and copied > 80
 
 

@@ -1,6 +1,6 @@
 """Texts with what their tokens were drawn from, and a search for what may be copied from them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -113,3 +113,17 @@ def can_be(draft: Sequence[int], text: Sequence[int], pasts: Sequence[Past], noi
         return False
 
     return goes_on(0, places_after(pasts, text))
+
+
+# The draft of a seed, the text before it, what it is copied from, and the noise of the text.
+Read = tuple[list[int], list[int], list[Past], Noise]
+
+
+def told_apart(read: Callable[[int], Read], seeds: int) -> tuple[int, int]:
+    """How many drafts cannot be of the next noise, and how many no plain copies, by the search."""
+    apart = copied = 0
+    for seed in range(seeds):
+        draft, text, pasts, noise = read(seed)
+        apart += not can_be(draft, text, pasts, Noise(seed + 1))
+        copied += not can_be(draft, text, [Past(each.text, {}) for each in pasts], noise)
+    return apart, copied
