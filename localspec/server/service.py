@@ -50,7 +50,6 @@ class Service:
     # Long work that writes no text leaves threads to the requests of others.
     aside: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     inputs: InputProcessor = field(init=False)
-    _pieces: dict[int, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.inputs = InputProcessor(self.engine, self.name, self.thinking_budget)
@@ -76,9 +75,7 @@ class Service:
 
     def piece(self, token: int) -> bytes:
         """The bytes of a token."""
-        if token not in self._pieces:
-            self._pieces[token] = self.engine.model.piece(token)
-        return self._pieces[token]
+        return self.engine.model.piece(token)
 
     def tokens(
         self, text: str, *, add_special: bool = False, parse_special: bool = False
