@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 from weakref import finalize
 
+from localspec.engine.loop_mail import mail_of
 from localspec.errors import LocalspecError
 from localspec.utils.stop_flag import StopFlag
 
@@ -133,6 +134,7 @@ class _Channel(Generic[_Item, _Value]):
         self.arrived: asyncio.Queue[tuple[_Item] | _Last[_Value]] = asyncio.Queue()
         self.thread = threading.Thread(target=self._run, args=(work,), name="localspec-text")
         self._loop = loop
+        self._mail = mail_of(loop)
 
     @property
     def is_of_this_loop(self) -> bool:
@@ -151,12 +153,14 @@ class _Channel(Generic[_Item, _Value]):
         except BaseException as error:
             last.error = error
         with suppress(RuntimeError):  # the event loop was closed
-            self._send(last)
+            self._send(last, at_once=True)
 
     def _send_all(self, items: Generator[_Item, None, _Value]) -> tuple[_Value] | None:
         try:
+            is_first = True
             while not self._stopped():
-                self._send((next(items),))
+                self._send((next(items),), at_once=is_first)
+                is_first = False
                 while not self.allowed.acquire(timeout=_LOOK_EVERY):
                     if self._stopped():
                         return None
@@ -166,8 +170,8 @@ class _Channel(Generic[_Item, _Value]):
             items.close()
         return None
 
-    def _send(self, arrived: tuple[_Item] | _Last[_Value]) -> None:
-        self._loop.call_soon_threadsafe(self.arrived.put_nowait, arrived)
+    def _send(self, arrived: tuple[_Item] | _Last[_Value], *, at_once: bool) -> None:
+        self._mail.send(self.arrived.put_nowait, arrived, at_once=at_once)
 
     def _stopped(self) -> bool:
         """Whether nobody waits for items any more, as when the interpreter ends."""

@@ -321,12 +321,15 @@ class Scheduler(StepLock):
         requests = self._requests
         first = min(requests, key=lambda each: each.urgency)
         context, chosen = first.context, [first]
-        for request in requests:
-            if (
-                request is not first
-                and request.context is context
-                and request.can_share_with(first)
-                and context.fits([each.requested for each in (*chosen, request)])
-            ):
+        others = [
+            each
+            for each in requests
+            if each is not first and each.context is context and each.can_share_with(first)
+        ]
+        # Usually there is room for all.
+        if context.fits([each.requested for each in (first, *others)]):
+            return [first, *others]
+        for request in others:
+            if context.fits([each.requested for each in (*chosen, request)]):
                 chosen.append(request)
         return chosen

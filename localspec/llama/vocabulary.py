@@ -117,7 +117,7 @@ class Vocabulary(ABC):
     def piece(self, token: int) -> bytes:
         """Return the bytes of a token, maybe half a character; none for control tokens."""
         if (known := self._pieces.get(token)) is None:
-            if len(self._pieces) == _MOST_KNOWN:
+            if len(self._pieces) >= _MOST_KNOWN:
                 self._pieces.clear()
             known = self._pieces[token] = self._piece(token, special=False)
         return known

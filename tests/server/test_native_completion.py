@@ -134,6 +134,9 @@ def test_probabilities_behind_the_samplers(strict: Served) -> None:
     """Those that tokens are drawn with: of what is left, so that they add up to 1."""
     options: Any = {"n_probs": 4, "post_sampling_probs": True, "top_k": 4, "min_p": 0, "top_p": 1}
     options["ignore_eos"] = False
+    # Both answers then go on behind a prompt that was read in the same pieces: the digits decide
+    # between tokens that are nearly as likely as the last of the four.
+    completed(strict, temperature=0.7, **options)
     answer = completed(strict, temperature=0.7, **options)
     plain = completed(strict, temperature=0.7, **{**options, "post_sampling_probs": False})
     assert answer["content"] == plain["content"]
