@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from localspec.errors import InvalidValueError
 from localspec.utils.option_types import type_fields
+from localspec.utils.unicode import is_unicode
 
 
 class SamplerState(NamedTuple):
@@ -117,9 +118,10 @@ class SamplingParams:
         texts = (
             not isinstance(breakers, str)
             and isinstance(breakers, Sequence)
-            and all(isinstance(text, str) and text for text in breakers)
+            and all(isinstance(text, str) and text and is_unicode(text) for text in breakers)
         )
-        self._check("dry_sequence_breakers", texts, "a list of texts that are not empty")
+        wanted = "a list of texts in valid Unicode that are not empty"
+        self._check("dry_sequence_breakers", texts, wanted)
         self._check("xtc_probability", 0 <= self.xtc_probability <= 1, "between 0 (off) and 1")
         self._check("xtc_threshold", 0 <= self.xtc_threshold <= 1, "between 0 and 1")
         self._check("mirostat", self.mirostat in (0, 1, 2), "0 (off), 1 or 2")

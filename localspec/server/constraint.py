@@ -11,6 +11,7 @@ from localspec.sampling.lark import HEADER, lark_of_choice, lark_of_regex
 from localspec.sampling.schema_enforcing import without_unenforced
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
+from localspec.utils.unicode import is_unicode
 
 # Characters of a grammar or schema: as many as OpenAI allows.
 MOST_GRAMMAR = 120_000
@@ -119,7 +120,7 @@ def _regex(body: Fields, name: str) -> Mapping[str, Any]:
 
 def _choice(body: Fields, name: str) -> Mapping[str, Any]:
     texts = body.items(name)
-    if not texts or not all(isinstance(each, str) and _is_unicode(each) for each in texts):
+    if not texts or not all(isinstance(each, str) and is_unicode(each) for each in texts):
         raise body.wrong(name, "a list of texts")
     return {"grammar": lark_of_choice(texts)}
 
@@ -141,14 +142,9 @@ def _whole_grammar(body: Fields, name: str) -> Mapping[str, Any]:
 def _text(body: Fields, name: str) -> str:
     """A text; a missing one is empty."""
     text = body.text(name) or ""
-    if not _is_unicode(text):
+    if not is_unicode(text):
         raise body.wrong(name, "valid Unicode")
     return text
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair, which JSON can spell and UTF-8 cannot."""
-    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 Reader = Callable[[Fields, str], Mapping[str, Any]]

@@ -211,6 +211,7 @@ def test_what_penalties_and_it_read_are_both_remembered() -> None:
         {"dry_penalty_last_n": -2},
         {"dry_sequence_breakers": [""]},
         {"dry_sequence_breakers": "ab"},
+        {"dry_sequence_breakers": ["a", "b\ud800"]},
     ],
     ids=str,
 )

@@ -52,6 +52,7 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
         {"xtc_threshold": -0.1},
         {"samplers": ["xtc", "top_k"], "xtc_probability": 0.1},
         {"dry_sequence_breakers": "ab"},
+        {"dry_sequence_breakers": ["\ud800"]},
         {"guided_whitespace_pattern": "[ ]?"},
         {"json_schema": "object"},
         {"stop_token_ids": [1]},
