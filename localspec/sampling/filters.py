@@ -321,7 +321,8 @@ def _min_p_of_all(maxima: BlockMaxima, least: np.float32, temperature: float) ->
 def _top_k(row: BlockMaxima, filters: TopK, temperature: float, *, late: bool) -> Distribution:
     """late: which of a few candidates the filters leave need not be found out yet."""
     if late and filters.k <= _FEW:
-        candidates = row.candidates(filters.k, filters.least)
+        # Without min-p, forbidden tokens would be candidates where few others are possible.
+        candidates = row.candidates(filters.k, max(filters.least, LEAST_FLOAT32))
         if candidates.ids.size == 1:
             return Distribution(candidates.logits, candidates.ids, temperature)
         if candidates.ids.size <= _FEW:

@@ -359,6 +359,20 @@ def test_a_shortlist_has_the_likeliest_tokens_and_outlives_the_row(
             row[:] = logits
 
 
+@pytest.mark.parametrize("size", [283, 1024, 1025, 20_000])
+@pytest.mark.parametrize("params", [params for params, _size in shortlists()])
+def test_a_shortlist_has_no_forbidden_tokens(params: SamplingParams, size: int) -> None:
+    """A grammar or a bias may leave fewer tokens than it has room for."""
+    rng, sampler = np.random.default_rng(2), Sampler(params, Noise(1))
+    for possible in (1, 2, 5, 30):
+        row = np.full(size, -np.inf, np.float32)
+        row[rng.permutation(size)[:possible]] = rng.normal(size=possible)
+        for make in (sampler.sampled_once, sampler.distribution):
+            found = make(row, sampler.prefix([])).shortlist()
+            assert 1 <= len(found) <= possible and np.isfinite(found.logits).all()
+            DrawnFrom().add(0, found)
+
+
 def test_what_is_known_of_a_place() -> None:
     known = DrawnFrom()
     for place, count in ((5, 1), (7, 2)):
