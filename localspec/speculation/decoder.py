@@ -176,9 +176,10 @@ class Decoder:
         if self.prompt_logprobs:
             most = min(most, WIDE)
             wanted = min(unread, most)
-            if most == WIDE < unread < 2 * WIDE and self.target.scores_drafts:
+            wide = min(unread, self.target.most_kept)
+            if most == WIDE < wide < 2 * WIDE and self.target.scores_drafts:
                 yield from self._score_ahead(self.prompt_logprobs, WIDE)
-                most, wanted = unread, unread - WIDE
+                most, wanted = wide, wide - WIDE
         count = self.target.part(self.text, self._held, self._held + unread, most)
         chunk = self.text[self._held : self._held + count]
         with self._timing("prompt"):
@@ -198,7 +199,8 @@ class Decoder:
     def _score_ahead(self, logprobs: PromptLogprobs, count: int) -> Passes[None]:
         """Score the next tokens of the prompt as a draft that is taken back.
 
-        So the last pass can be a wide one, though it has more rows than can have logits.
+        So a pass can be as wide as without log-probabilities, though it has more rows than can have
+        logits.
         """
         draft = self.text[self._held : self._held + count]
         with self._timing("prompt"):

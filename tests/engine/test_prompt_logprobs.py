@@ -18,6 +18,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.generation import Token
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
+from localspec.llama.context_params import CHUNK, LEAST_CHUNK
 from localspec.sampling.filters import BrokenLogitsError
 from localspec.speculation.passes import WIDE
 from localspec.speculation.prompt_logprobs import PromptLogprobs
@@ -96,6 +97,24 @@ def test_they_are_those_of_the_librarys_loop(engine: Engine, library: Library, l
     assert (result.stop_reason, result.token_ids, result.text) == ("length", [], "")
 
 
+# Around the rows that can have logits, and twice as many.
+UBATCHES = [LEAST_CHUNK, WIDE + 1, 100, 2 * WIDE - 1, 2 * WIDE, CHUNK]
+LONGER = [60, *range(63, 68), *range(99, 103), *range(126, 131), 165, 193, 200, 300]
+
+
+@pytest.mark.parametrize("ubatch", UBATCHES)
+def test_they_are_those_of_the_librarys_loop_in_smaller_passes(
+    family: Path, library: Library, ubatch: int
+) -> None:
+    wanted = library.logprobs(whole := ids_of(LONGER[-1]))
+    with load(family, draft="none", ubatch=ubatch, **(EXACT | {"context": CONTEXT})) as engine:
+        for length in LONGER:
+            engine.slots.own.target.truncate(0)
+            found = engine.generate(whole[:length], prompt_logprobs=True, max_tokens=0)
+            check(found.prompt_logprobs, whole[:length], wanted[: length - 1], 0)
+            assert found.stats.prompt_evaluated == length
+
+
 def test_what_two_prompts_begin_with_is_computed_once(engine: Engine, library: Library) -> None:
     shared, width = ids_of(200, seed=7), 3 * WIDE
     for number in range(3):
@@ -138,17 +157,31 @@ def plain(target_path: Path) -> Iterator[Engine]:
         yield engine
 
 
+def require_same_digits_behind(engine: Engine, length: int) -> None:
+    """Of a text behind a prompt of so many tokens, with and without its log-probabilities."""
+    code = "def total(items):\n    for item in items:\n        yield item * 2\n\n" * 30
+    ids = engine.tokenize(code)[:length]
+    found = []
+    for options in ({}, {"prompt_logprobs": True}):
+        engine.slots.own.target.truncate(0)
+        result = engine.generate(ids, max_tokens=6, logprobs=True, temperature=0.0, **options)
+        found.append((result.token_ids, result.logprobs))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("length", LENGTHS)
 def test_the_text_behind_them_has_the_same_digits(plain: Engine, length: int) -> None:
     """The last pass of a prompt is a wide one here, too: kernels of narrow ones add otherwise."""
-    code = "def total(items):\n    for item in items:\n        yield item * 2\n\n" * 30
-    ids = plain.tokenize(code)[:length]
-    found = []
-    for options in ({}, {"prompt_logprobs": True}):
-        plain.slots.own.target.truncate(0)
-        result = plain.generate(ids, max_tokens=6, logprobs=True, temperature=0.0, **options)
-        found.append((result.token_ids, result.logprobs))
-    assert found[0] == found[1]
+    require_same_digits_behind(plain, length)
+
+
+@pytest.mark.parametrize("ubatch", UBATCHES[:-1])
+def test_the_text_behind_them_has_the_same_digits_in_smaller_passes(
+    target_path: Path, ubatch: int
+) -> None:
+    with load(target_path, draft="none", context=CONTEXT, threads=1, ubatch=ubatch) as engine:
+        for length in (66, 100, 102, 110, 128, 140, 165, 200, 300):
+            require_same_digits_behind(engine, length)
 
 
 @pytest.mark.parametrize("rest", [3, 30, WIDE, WIDE + 5])
