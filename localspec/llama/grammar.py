@@ -1,10 +1,10 @@
 """Grammar: which tokens may come next in a text that must follow a grammar."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import ClassVar, cast
+from typing import cast
 from weakref import WeakKeyDictionary
 
 import llama_cpp
@@ -190,52 +190,80 @@ def _begun(grammar: str, model: Model) -> LLMatcher:
 
 
 def special_tokens(model: Model, texts: Iterable[str]) -> dict[str, int]:
-    """The ids of those texts that are special tokens in a grammar, which are no text there.
-
-    They are control tokens, and tokens <in such brackets> that a vocabulary's author defined.
-    """
+    """The ids of those texts that are special tokens in a grammar, which are no text there."""
     found = {}
-    vocabulary = llama_cpp.llama_model_get_vocab(model.handle)
     for text in texts:
         tokens = model.tokenize_after(text)
-        if len(tokens) == 1 and model.piece_text(tokens[0]) == text:
-            kind = llama_cpp.llama_vocab_get_attr(vocabulary, tokens[0])
-            in_brackets = text.startswith("<") and text.endswith(">")
-            if kind & llama_cpp.LLAMA_TOKEN_ATTR_CONTROL or (
-                kind & llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED and in_brackets
-            ):
-                found[text] = tokens[0]
+        if len(tokens) == 1 and model.piece_text(tokens[0]) == text and _special(model, tokens[0]):
+            found[text] = tokens[0]
     return found
 
 
+def _special(model: Model, token: int) -> int:
+    """The kind of a special token, as llama.cpp's attributes; 0 for the others.
+
+    They are control tokens, the token of what a vocabulary lacks, and those <in such brackets> that
+    a vocabulary's author defined.
+    """
+    vocabulary = llama_cpp.llama_model_get_vocab(model.handle)
+    kind = int(llama_cpp.llama_vocab_get_attr(vocabulary, token))
+    if kind & llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED:
+        text = model.piece_text(token)
+        return kind if text.startswith("<") and text.endswith(">") else 0
+    return kind & (llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN)
+
+
 def _tokenizer(model: Model) -> LLTokenizer:
-    """llguidance's tokenizer of a model; made once per model (0.6 s for 131k tokens)."""
+    """llguidance's tokenizer of a model, made once per model.
+
+    It takes 0.6 s for 131k tokens, and twice as long where an author defined special tokens.
+    """
     if model not in _tokenizers:
-        vocabulary = llama_cpp.llama_model_get_vocab(model.handle)
+        vocabulary, ends = llama_cpp.llama_model_get_vocab(model.handle), list(model.end_tokens)
+        kinds = {token: kind for token in range(model.n_vocab) if (kind := _special(model, token))}
+        only_control = all(kind & llama_cpp.LLAMA_TOKEN_ATTR_CONTROL for kind in kinds.values())
+        # Slices make masks quicker, and are half of the work: the tokenizer in use needs them.
+        slices: list[str] | None = None if only_control else []
         with warnings.catch_warnings():
             # llguidance calls a deprecated function of the binding.
             warnings.simplefilter("ignore", DeprecationWarning)
-            made = lltokenizer_from_vocab(vocabulary, eos_token=list(model.end_tokens))
+            made = lltokenizer_from_vocab(vocabulary, eos_token=ends, slices=slices)
         keeps_spaces = made.decode_bytes(made.tokenize_bytes(b"a b")) == b"a b"
-        _tokenizers[model] = made if keeps_spaces else _greedy(made, model)
+        if not (only_control and keeps_spaces):
+            special = {token: model.piece_text(token) for token in kinds}
+            own = TokenizerWrapper(_Vocabulary(made, special, model))
+            made = LLTokenizer(own, eos_token=ends)
+        _tokenizers[model] = made
     return _tokenizers[model]
 
 
-def _greedy(made: LLTokenizer, model: Model) -> LLTokenizer:
-    """A tokenizer for a vocabulary without the character that stands for a space in it.
+class _Vocabulary:
+    """A vocabulary in which every text is spelled with tokens that are no special ones.
 
-    llama.cpp writes a space as the bytes of that character then, which llguidance refuses.
+    llama.cpp finds the special tokens that a vocabulary's author defined in any text. Where the
+    vocabulary lacks the character that stands for a space, llama.cpp writes a space as the bytes of
+    that character. llguidance refuses both.
     """
 
-    class Vocabulary:
-        eos_token_id, bos_token_id = model.eos, None
-        tokens: ClassVar = [
-            # After 0xff llguidance expects the name of a control token.
-            model.piece(token) or b"\xff<%d>" % token
+    def __init__(self, made: LLTokenizer, special: Mapping[int, str], model: Model) -> None:
+        """made: llama.cpp's tokenizer. special: the texts of special tokens."""
+        self.eos_token_id, self.bos_token_id = model.eos, None
+        # Behind 0xff llguidance expects the name of a special token. One that writes nothing, as
+        # where a vocabulary is padded, has none, and no grammar may allow it.
+        self.tokens = [
+            b"\xff" + special[token].encode()
+            if token in special
+            else model.piece(token) or b"\xff<%d>" % token
             for token in range(model.n_vocab)
         ]
+        self._made = made
+        self._spelled = {
+            token: [*made.greedy_tokenize(text[:-1]), *made.greedy_tokenize(text[-1:])]
+            for token, text in special.items()
+        }
 
-        def __call__(self, text: str) -> list[int]:
-            return made.greedy_tokenize(text)
-
-    return LLTokenizer(TokenizerWrapper(Vocabulary()), eos_token=list(model.end_tokens))
+    def __call__(self, text: str) -> list[int]:
+        tokens = self._made.tokenize_str(text)
+        if self._made.decode_bytes(tokens) != text.encode():
+            tokens = self._made.greedy_tokenize(text)
+        return [each for token in tokens for each in self._spelled.get(token, [token])]

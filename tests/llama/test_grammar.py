@@ -1,21 +1,18 @@
 """Grammar on the bundled vocabulary: llama.cpp's own masks, harmless misuse, and the real loop."""
 
-import ctypes
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
-import llama_cpp
 import numpy as np
 import pytest
+from fakes.grammars import is_utf8, reference, text_of, walk
 from fakes.tiny import FAMILIES, write_tiny
 from fakes.toy import Scripted, fixed
-from numpy.typing import NDArray
 
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
@@ -80,42 +77,6 @@ ALL = {
 }
 PLAIN = SamplingParams(temperature=0.8)
 PROMPT = 'def load(path):\n    """Read {"name": "x", "age": 1} from a file."""\n    data = '
-Mask = NDArray[np.bool_]
-
-
-@contextmanager
-def reference(text: str, model: Model) -> Iterator[tuple[Callable[[], Mask], Callable[[int], Any]]]:
-    """llama.cpp's own grammar sampler: its mask, and going on by a token."""
-    vocab = llama_cpp.llama_model_get_vocab(model.handle)
-    sampler = llama_cpp.llama_sampler_init_grammar(vocab, text.encode(), b"root")
-    assert sampler
-
-    def allowed() -> Mask:
-        entries = (llama_cpp.llama_token_data * model.n_vocab)()
-        for i in range(model.n_vocab):
-            entries[i].id = i
-        array = llama_cpp.llama_token_data_array(entries, model.n_vocab, -1, False)
-        llama_cpp.llama_sampler_apply(sampler, ctypes.byref(array))
-        return np.array([entry.logit == 0 for entry in entries])
-
-    yield allowed, lambda token: llama_cpp.llama_sampler_accept(sampler, token)
-    llama_cpp.llama_sampler_free(sampler)
-
-
-def walk(state: Grammar, model: Model, seed: int, steps: int) -> list[int]:
-    """Allowed tokens at random, up to one that ends the text."""
-    rng, tokens = np.random.default_rng(seed), list[int]()
-    for _ in range(steps):
-        token = int(rng.choice(np.flatnonzero(state.allowed())))
-        if model.ends_generation(token):
-            break
-        tokens.append(token)
-        state = state.then(token)
-    return tokens
-
-
-def text_of(tokens: list[int], model: Model) -> str:
-    return b"".join(model.piece(token) for token in tokens).decode()
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -147,15 +108,6 @@ def test_masks_are_those_of_llama_cpp(name: str, target_model: Model) -> None:
                 accept(token)
                 state, text = state.then(token), text + target_model.piece(token)
     assert equal >= 10
-
-
-def is_utf8(data: bytes) -> bool:
-    """Whether it is, or is the beginning of some."""
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        return error.reason == "unexpected end of data"
-    return True
 
 
 FORCED = [" ", "a b", "  \\n  ", "é €", " nr", "\\t"]
