@@ -10,6 +10,7 @@ from localspec.gguf.heads import layers_of, vocabulary_size
 from localspec.gguf.kv_types import kv_types
 from localspec.gguf.reader import Header
 from localspec.gguf.types import TENSOR_TYPES
+from localspec.llama.context_params import OUTPUT_ROWS
 from localspec.utils.format import format_bytes
 from localspec.utils.option_names import options
 
@@ -19,8 +20,8 @@ DEFAULT_CONTEXT = 8192
 _CELL_BYTES = 128
 # One token of the vocabulary in the library's tables, with its texts and merges.
 _TOKEN_BYTES = 280
-# Compute buffers have logits of this many tokens, in 32-bit floats.
-_LOGIT_ROWS, _FLOAT = 63, 4
+# Bytes of a number in compute buffers.
+_FLOAT = 4
 
 
 def default_context(most: int | None) -> int:
@@ -79,7 +80,7 @@ def compute_buffer_bytes(header: Header, n_ctx: int, *, flash_attention: bool, u
     hidden = max(narrow or 4 * width, experts * used)
     heads = 0 if flash_attention else header.number("attention.head_count") or 0
     layer = ubatch * (4 * width + 3 * hidden + n_ctx * (heads + 1))
-    return _FLOAT * (layer + _LOGIT_ROWS * vocabulary_size(header))
+    return _FLOAT * (layer + OUTPUT_ROWS * vocabulary_size(header))
 
 
 def work_buffer_bytes(header: Header, n_ctx: int, *, ubatch: int) -> int:
