@@ -232,8 +232,7 @@ def _cells_in_front(stepped: KVSequence, recorded: Recorded) -> Iterator[None]:
 def _recorded_steps(recorded: Recorded) -> Iterator[tuple[list[int], int]]:
     """The tokens of each step and the number of rows of its pass."""
     # Rows of other texts count too: the library chooses kernels by all rows of a decode.
-    rows = recorded.recipe.decode_rows or recorded.recipe.widths
-    widths = (min(each, DRAFT_ROWS) for each in rows)
+    widths = (min(each, DRAFT_ROWS) for each in recorded.recipe.decode_rows)
     tokens: list[int] = []
     for token, origin in zip(recorded.token_ids, recorded.origins, strict=True):
         tokens.append(token)

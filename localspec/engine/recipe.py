@@ -109,6 +109,9 @@ class Recipe:
             for name in ("cache_tokens", "ubatch"):
                 if not isinstance(value := getattr(recipe, name), int):
                     raise TypeError(f"its {name} is {value!r:.80}")
+            rows: Any = recipe.decode_rows
+            if not isinstance(rows, list) or not all(isinstance(each, int) for each in rows):
+                raise TypeError(f"its decode_rows is {rows!r:.80}")
             return recipe
         except TypeError as error:
             raise InvalidValueError(f"this is not a recipe of localspec: {error}") from error

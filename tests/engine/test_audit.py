@@ -267,6 +267,10 @@ def test_another_model_or_version_is_refused(engine: Engine, drafter_path) -> No
         older.require_same_model(engine.model.path)
     with pytest.raises(InvalidValueError, match="not a recipe"):
         Recipe.read({"depth": 3})
+    for rows in (None, "", ["a"]):
+        with pytest.raises(InvalidValueError, match="its decode_rows is"):
+            Recipe.read({**dataclasses.asdict(recipe), "decode_rows": rows})
+    assert Recipe.read(dataclasses.asdict(recipe)) == recipe
 
 
 def test_a_text_of_other_gpus_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,9 +353,9 @@ def test_a_record_with_a_wrong_placement_is_refused(engine: Engine) -> None:
 
 def test_steps_are_read_off_the_origins_and_widths() -> None:
     """The last step was cut short; where a record says too little, its tokens count."""
-    recipe = dataclasses.make_dataclass("R", ["widths", "decode_rows"])
+    recipe = dataclasses.make_dataclass("R", ["decode_rows"])
     text = Recorded(
-        recipe([], [4, 1, 8, 2]),
+        recipe([4, 1, 8, 2]),
         [1, 2, 3, 4, 5, 6, 7],
         ["d", "corrected", "plain", "d", "d", "bonus", "d"],
         0,
@@ -363,7 +367,7 @@ def test_steps_are_read_off_the_origins_and_widths() -> None:
         ([4, 5, 6], 8),
         ([7], 2),
     ]
-    short = dataclasses.replace(text, recipe=recipe([4, 1], []))
+    short = dataclasses.replace(text, recipe=recipe([4, 1]))
     assert list(audit_module._recorded_steps(short)) == [
         ([1, 2], 4),
         ([3], 1),
