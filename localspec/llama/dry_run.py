@@ -55,8 +55,6 @@ class DryModel(Closing):
         self._mtp = mtp
         self._handle: Any = None
         self.layers: dict[int, str] = {}
-        if not hasattr(params, "no_alloc"):
-            return
         params.no_alloc = True
         params.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE
         with library.captured_log() as lines:

@@ -31,16 +31,6 @@ except (ImportError, OSError, RuntimeError, FileNotFoundError) as error:
 OTHER_MACHINES = "layers on other machines (RPC)"
 # Functions that some builds lack, by what they are needed for.
 _OPTIONAL_FUNCTIONS = {
-    "rolling recurrent models back": (
-        "llama_n_rs_seq",
-        "llama_state_seq_get_size_ext",
-        "llama_state_seq_get_data_ext",
-        "llama_state_seq_set_data_ext",
-    ),
-    "one pool of threads for both models": (
-        "llama_attach_threadpool",
-        "llama_detach_threadpool",
-    ),
     "drafters that read hidden states": (
         "llama_set_embeddings_layer_inp",
         "llama_get_embeddings_layer_inp",
