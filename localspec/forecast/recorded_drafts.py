@@ -14,6 +14,7 @@ from typing import Unpack
 
 import numpy as np
 
+from localspec.control.fixed_depth import FixedDepth
 from localspec.control.pass_costs import WIDEST
 from localspec.drafters.text_part import TextPart
 from localspec.engine.engine import Engine
@@ -27,7 +28,7 @@ from localspec.models.kinds import THROUGH_TEXT
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit, Outcome, proposal
 from localspec.speculation.passes import run
-from localspec.speculation.policy import PLAIN_STEP, Decision, Step
+from localspec.speculation.policy import PLAIN_STEP, Decision
 from localspec.utils.tokens import common_prefix
 
 # The most tokens of a recorded draft of a drafter that takes a pass for each.
@@ -48,25 +49,21 @@ class RecordedDraft:
     confidences: Sequence[float]
 
 
-class EveryPlace:
+class EveryPlace(FixedDepth):
     """A Policy under which one drafter drafts at every token, and nothing is verified.
 
     depth: the tokens of each draft. from_end: as in Limit. drafts: one per token of the text.
     """
 
     def __init__(self, drafter: Drafter, depth: int, *, from_end: bool = False) -> None:
-        self._depth, self._from_end = depth, from_end
-        self.drafters: Sequence[Drafter] = (drafter,)
+        super().__init__((drafter,), depth)
+        self._from_end = from_end
         self.drafts: list[RecordedDraft] = []
         self._confidences: list[float] = []
 
     def begin(self) -> None:
         """Start a text."""
         self.drafts = []
-
-    def reads(self, drafter: Drafter, lacking: int = 0) -> bool:
-        """Always."""
-        return True
 
     def decide(self, limit: Limit) -> Decision:
         """Draft at this token."""
@@ -76,10 +73,6 @@ class EveryPlace:
             return PLAIN_STEP
         return Decision(self.drafters[0], depth, self._go_on, from_end=self._from_end)
 
-    def padded(self, rows: int) -> int:
-        """No padding."""
-        return rows
-
     def keep(self, draft: Draft) -> int:
         """Note the draft; none of its tokens is verified."""
         self.drafts.append(RecordedDraft(tuple(draft.tokens), tuple(self._confidences)))
@@ -88,16 +81,6 @@ class EveryPlace:
     def ahead(self, draft: Draft) -> int:
         """Nothing is drawn ahead."""
         return 0
-
-    def learn(self, step: Step) -> None:
-        """Nothing is learnt."""
-
-    def lose(self, drafter: Drafter, *, for_good: bool) -> None:
-        """Note no more drafts."""
-        self.drafters = ()
-
-    def plain_time(self, step: Step) -> None:
-        """Nothing is measured."""
 
     def _go_on(self, confidence: float) -> bool:
         self._confidences.append(confidence)
