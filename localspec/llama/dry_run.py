@@ -44,9 +44,8 @@ class DryModel(Closing):
     """A model without weights, to ask what its contexts would take. Close it, or use `with`.
 
     layers: the device of each layer; the last is that of the output. It is empty, and every answer
-    None, where this build of the library knows no such models or refuses this one. placement: as in
-    Model; a worker is called by its address. mtp: whether contexts are those of its heads of
-    multi-token prediction.
+    None, where the library refuses the model. placement: as in Model; a worker is called by its
+    address. mtp: whether contexts are those of its heads of multi-token prediction.
     """
 
     def __init__(self, path: Path, placement: Placement, *, mtp: bool = False) -> None:

@@ -18,10 +18,8 @@ import numpy as np
 from localspec.errors import ModelLoadError
 from localspec.llama import library
 from localspec.llama.rollback import SNAPSHOTS
-from localspec.utils.child_process import ChildExit, ChildProcess, exit_code_of
+from localspec.utils.child_process import BEGUN, ChildExit, ChildProcess, exit_code_of
 
-# Written when everything is there but the model: what ends the process later is about that.
-BEGUN = "begun"
 _EXTRA_BUFFERS = "extra-buffers"
 _THREADS = 4
 _CONTEXT = 64

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.reader import display_name
-from localspec.loading.verdicts import remembered_verdict, require_memory
+from localspec.loading.verdicts import not_started, remembered_verdict, require_memory
 from localspec.utils.child_process import BEGUN, ChildProcess
 from localspec.utils.option_names import option
 
@@ -39,10 +39,7 @@ def _crash(path: Path, program: str, named: str) -> str:
         with ChildProcess(program, str(path)) as child:
             ended = child.wait(seconds=seconds, action=f"trying out {path.name}")
     except OSError as error:
-        raise ModelLoadError(
-            f"{name} cannot be tried out: {error.strerror or error}; no process could be started "
-            "for it"
-        ) from error
+        raise not_started(name, error) from error
     if ended.exit_code == 0:
         return ""
     require_memory(ended, name)

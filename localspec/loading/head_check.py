@@ -18,7 +18,7 @@ from localspec.gguf.reader import display_name
 from localspec.llama.hidden_states import require_functions
 from localspec.llama.hidden_states_probe import BEGUN, TARGET_DONE, run_hidden_states_probe
 from localspec.llama.sequence import KVSequence
-from localspec.loading.verdicts import remembered_verdict, require_memory
+from localspec.loading.verdicts import not_started, remembered_verdict, require_memory
 from localspec.speculation.draft import Draft
 from localspec.speculation.passes import draft_pass
 from localspec.utils.child_process import ChildExit
@@ -65,9 +65,7 @@ def _probe_rows(target: Facts, layers: Sequence[int]) -> str:
             target.files[0], None, layers, seconds=_SECONDS, action=action
         )
     except OSError as error:
-        raise ModelLoadError(
-            f"the hidden rows of {name} cannot be tried out: {error.strerror or error}"
-        ) from error
+        raise not_started(f"the hidden rows of {name}", error) from error
     if ended.exit_code == 0:
         return ""
     require_memory(ended, f"the hidden rows of {name}")
@@ -130,10 +128,7 @@ def _probe(target: Facts, path: Path, head: Head) -> str:
             action=f"trying out {name}",
         )
     except OSError as error:
-        raise ModelLoadError(
-            f"{name} cannot be tried out: {error.strerror or error}; "
-            "no process could be started for it"
-        ) from error
+        raise not_started(name, error) from error
     if ended.exit_code == 0:
         return ""
     require_memory(ended, name)

@@ -12,10 +12,10 @@ from localspec.gguf.check import check_generative, part_paths
 from localspec.gguf.facts import Facts, facts_of
 from localspec.gguf.reader import Header, display_name
 from localspec.llama import extra_buffers
-from localspec.llama.smoke_test import BEGUN, run_smoke_test
-from localspec.loading.verdicts import remembered_verdict, require_memory
+from localspec.llama.smoke_test import run_smoke_test
+from localspec.loading.verdicts import not_started, remembered_verdict, require_memory
 from localspec.models import registry
-from localspec.utils.child_process import ChildExit
+from localspec.utils.child_process import BEGUN, ChildExit
 
 # Checks of smaller files take less than a second and are not logged.
 _LOGGED_FROM_BYTES = 300e6
@@ -96,10 +96,7 @@ def _check_file(path: Path, size: int) -> str:
             path, extra_buffers=False, seconds=seconds, action=f"trying out {path.name}"
         )
     except OSError as error:
-        raise ModelLoadError(
-            f"{display_name(path)} cannot be tried out: {error.strerror or error}; "
-            "no process could be started for it"
-        ) from error
+        raise not_started(display_name(path), error) from error
     if ended.timed_out:
         raise _refusal(path, f"it did not decode three tokens within {seconds:.0f} s")
     return _crash(path, ended)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from localspec.errors import OutOfMemoryError
+from localspec.errors import ModelLoadError, OutOfMemoryError
 from localspec.llama import library
 from localspec.utils.child_process import ChildExit
 from localspec.utils.paths import cache_file, stat_signature
@@ -34,6 +34,13 @@ def remembered_verdict(
         verdict = find_out()
         try_to_store(file, {key: verdict})
     return verdict
+
+
+def not_started(what: str, error: OSError) -> ModelLoadError:
+    """Return the error of a trial that no process could be started for. what: was to be tried."""
+    return ModelLoadError(
+        f"{what} cannot be tried out: {error.strerror or error}; no process could be started for it"
+    )
 
 
 def require_memory(ended: ChildExit, what: str) -> None:

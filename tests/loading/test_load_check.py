@@ -20,11 +20,12 @@ from localspec.errors import ModelLoadError
 from localspec.gguf.check import check_generative
 from localspec.gguf.reader import Header, read_header
 from localspec.gguf.types import TENSOR_TYPES
-from localspec.llama.smoke_test import BEGUN, run_smoke_test
+from localspec.llama.smoke_test import run_smoke_test
 from localspec.loading import load_check
 from localspec.loading.fingerprints import machine_signature
 from localspec.loading.load_check import require_loadable
 from localspec.utils import processor
+from localspec.utils.child_process import BEGUN
 
 Change = Callable[[Document], None]
 
