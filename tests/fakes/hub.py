@@ -73,7 +73,8 @@ class Hub:
             "cdn": _Server(self, _CdnHandler),
         }
         self.endpoint = self._servers["hub"].address
-        self.cdn = self._servers["cdn"].address
+        # Under another name of this machine: huggingface_hub follows redirects to the same name.
+        self.cdn = self._servers["cdn"].address.replace("127.0.0.1", "localhost")
 
     def __enter__(self) -> "Hub":
         for server in self._servers.values():
