@@ -18,7 +18,13 @@ from huggingface_hub.utils import httpx
 
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
 from localspec.hub.address import endpoint_host, without_login
-from localspec.hub.retry import UnreachableError, distrust, server_delay
+from localspec.hub.retry import (
+    StorageError,
+    UnreachableError,
+    WrongAnswer,
+    distrust,
+    server_delay,
+)
 
 __all__ = [
     "SILENT",
@@ -58,16 +64,8 @@ def explain(error: Exception, repository: str) -> LocalspecError:
     host = _host(error)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         return _explain_connection(error, host)
-    if isinstance(error, httpx.TimeoutException):
-        return HubError(
-            f"{host} does not answer; try again later, what was fetched is kept "
-            "(HF_HUB_DOWNLOAD_TIMEOUT is how many seconds to wait)"
-        )
-    if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
-        return HubError(
-            f"the connection to {host} breaks again and again; try again later, what was "
-            "fetched is kept"
-        )
+    if isinstance(error, httpx.TimeoutException | httpx.NetworkError | httpx.RemoteProtocolError):
+        return _explain_broken(error, host)
     return HubError(
         f"{host} cannot be asked ({type(error).__name__}); check HF_ENDPOINT and the proxy settings"
     )
@@ -80,11 +78,14 @@ def reason(error: Exception) -> str:
         status = error.response.status_code
         if status == 429:
             return f"{host} got too many requests (429)"
-        return f"{host} has an error ({status})"
+        what = "refuses the file" if status < 500 else "has an error"
+        return f"{host} {what} ({status})"
     if isinstance(error, UnreachableError | httpx.ConnectError | httpx.ProxyError):
         return f"there is no connection to {host}"
     if isinstance(error, httpx.TimeoutException):
         return f"{host} does not answer"
+    if isinstance(error, WrongAnswer):
+        return f"{host} sends {error}"
     return f"the connection to {host} broke"
 
 
@@ -92,7 +93,8 @@ def unreachable(host: str, why: object) -> UnreachableError:
     """Return the error for a host to which there is no connection."""
     return UnreachableError(
         f"cannot reach {host} ({why}); check the connection and HF_ENDPOINT, which may name a "
-        "mirror, or HTTPS_PROXY; HF_HUB_OFFLINE=1 uses only what is on this machine"
+        "mirror, or HTTPS_PROXY; HF_HUB_OFFLINE=1 uses only what is on this machine",
+        host,
     )
 
 
@@ -118,9 +120,29 @@ def _explain_connection(error: Exception, host: str) -> HubError:
     return unreachable(host, SILENT if isinstance(error, httpx.ConnectTimeout) else error)
 
 
+def _explain_broken(error: Exception, host: str) -> HubError:
+    """Return the error for a server that was reached, and from which no file comes."""
+    if isinstance(error, httpx.TimeoutException):
+        return HubError(
+            f"{host} does not answer; try again later, what was fetched is kept "
+            "(HF_HUB_DOWNLOAD_TIMEOUT is how many seconds to wait)"
+        )
+    if isinstance(error, WrongAnswer):
+        return HubError(
+            f"{host} sends {error}; a proxy or a mirror on the way may be why; what was fetched "
+            "is kept; try again later or in another network"
+        )
+    return HubError(
+        f"the connection to {host} breaks again and again; try again later, what was "
+        "fetched is kept"
+    )
+
+
 def _explain_status(error: HfHubHTTPError, repository: str) -> LocalspecError:
     status = error.response.status_code
     message = error.response.headers.get("X-Error-Message", "")
+    if isinstance(error, StorageError):
+        return _explain_other_status(error, repository)
     if isinstance(error, GatedRepoError):
         return _explain_gated(error, repository)
     if status == 401 and message.startswith("Invalid credentials"):
@@ -147,6 +169,11 @@ def _explain_gated(error: HfHubHTTPError, repository: str) -> HubError:
 
 def _explain_other_status(error: HfHubHTTPError, repository: str) -> HubError:
     status, host = error.response.status_code, _host(error)
+    if isinstance(error, StorageError) and status < 500 and status != 429:
+        return HubError(
+            f"the storage {host} refuses the file ({status}), although the Hub names it; no token "
+            "changes that; try again later, what was fetched is kept"
+        )
     if status == 403:
         return HubError(
             f"{host} refuses {repository} (403); {_LOG_IN}, with a token that may read it"
@@ -166,6 +193,8 @@ def _explain_other_status(error: HfHubHTTPError, repository: str) -> HubError:
 
 def _host(error: Exception) -> str:
     """Return the host of the last request: the Hub, or the storage that it redirected to."""
+    if isinstance(error, UnreachableError):
+        return error.host
     requested: Any = error.response if isinstance(error, HfHubHTTPError) else error
     try:
         url = requested.request.url

@@ -16,10 +16,11 @@ FIRST_DELAY, LONGEST_DELAY = 0.5, 8.0
 _PATIENCE, _PATIENT_DELAY = 15 * 60.0, 30.0
 # Seconds without an answer after which it is said that the server is silent.
 SILENCE = 5.0
-# Seconds; where the server asks for a longer delay, there is no retry.
-_LONGEST_SERVER_DELAY = 60.0
-# 416: the partial file is longer than the file on the server; the next attempt begins anew.
-_TEMPORARY = (408, 416, 429, 500, 502, 503, 504)
+# Seconds; where the server asks for a longer delay, there is no retry. The Hub counts requests in
+# windows of five minutes, which a download that has begun waits for.
+_LONGEST_SERVER_DELAY, _PATIENT_SERVER_DELAY = 60.0, 300.0
+# What a server answers where it is not the request that is wrong.
+_TEMPORARY = (408, 429, 500, 502, 503, 504)
 # The network may be gone, or the server, or a proxy between them.
 _NO_ANSWER = httpx.TimeoutException | httpx.NetworkError | httpx.RemoteProtocolError
 # The answer of a proxy that wants a login, or allows no connection to this server.
@@ -29,11 +30,22 @@ _DISTRUST = re.compile(r"certificate verify failed: (.+?)\.?(?: \(_ssl\.c|$)")
 
 
 class UnreachableError(HubError):
-    """There is no connection to a server."""
+    """There is no connection to a server. host: of that server."""
+
+    def __init__(self, message: str, host: str) -> None:
+        super().__init__(message)
+        self.host = host
 
 
 class WrongAnswer(httpx.RemoteProtocolError):
-    """A server does answer, but not with what was requested."""
+    """A server does answer, but not with what was requested. Its text: with what."""
+
+
+class StorageError(HfHubHTTPError):
+    """The storage answers with an error, for which the Hub's words for this status do not hold.
+
+    The Hub signed the address, and signs a fresh one for each attempt.
+    """
 
 
 class Arrivals:
@@ -61,16 +73,16 @@ def retry_delay(error: Exception, failures: int, silence: float | None = None) -
     silence: seconds since new bytes came; None where none have come, or where the server sends what
     is here already.
     """
-    away = _is_away(error) and not isinstance(error, WrongAnswer)
+    away = _is_away(error)
     patient = away and silence is not None
     over = (silence or 0.0) > _PATIENCE if patient else failures > MAX_RETRIES
-    if over or not _is_temporary(error):
+    if over or not (away or isinstance(error, WrongAnswer | StorageError)):
         return None
     delay = server_delay(error)
     if delay is None:
         longest = _PATIENT_DELAY if patient else LONGEST_DELAY
         return min(longest, FIRST_DELAY * 2.0 ** min(failures - 1, 10))
-    return delay if delay <= _LONGEST_SERVER_DELAY else None
+    return delay if delay <= (_PATIENT_SERVER_DELAY if patient else _LONGEST_SERVER_DELAY) else None
 
 
 def server_delay(error: Exception) -> float | None:
@@ -84,12 +96,6 @@ def server_delay(error: Exception) -> float | None:
     return float(limit.reset_in_seconds) if limit and not limit.remaining else None
 
 
-def _is_temporary(error: Exception) -> bool:
-    if isinstance(error, HfHubHTTPError):
-        return error.response.status_code in _TEMPORARY
-    return _is_away(error)
-
-
 def distrust(error: Exception) -> str | None:
     """Return why the certificate of a server is not trusted; None for every other error."""
     found = _DISTRUST.search(str(error)) if isinstance(error, httpx.ConnectError) else None
@@ -97,7 +103,10 @@ def distrust(error: Exception) -> str | None:
 
 
 def _is_away(error: Exception) -> bool:
-    if distrust(error):
+    """Whether the network or the server is away, or has more to do than it can, for a while."""
+    if isinstance(error, HfHubHTTPError):
+        return error.response.status_code in _TEMPORARY
+    if distrust(error) or isinstance(error, WrongAnswer):
         return False
     if isinstance(error, httpx.ProxyError):
         return not _REFUSED.match(str(error))

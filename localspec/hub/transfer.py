@@ -23,7 +23,13 @@ from localspec.hub.error_messages import explain, httpx, reason
 from localspec.hub.listing import HASH, token_headers
 from localspec.hub.partial_files import record_download
 from localspec.hub.reachability import require_answer
-from localspec.hub.retry import Arrivals, UnreachableError, WrongAnswer, retry_delay
+from localspec.hub.retry import (
+    Arrivals,
+    StorageError,
+    UnreachableError,
+    WrongAnswer,
+    retry_delay,
+)
 
 # Asking: the server has sent nothing yet; silent: nothing for some seconds. Waiting is for the lock
 # of another process, or for the next attempt.
@@ -31,7 +37,7 @@ TransferState = Literal["asking", "waiting", "silent", "fetching", "checking", "
 ProgressCallback = Callable[[TransferState, int, str], None]
 # Bytes per request: the Hub's storage sends no answer above 50 GB.
 MAX_REQUEST_BYTES = 40_000_000_000
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-")
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
 class TransferStopped(Exception):
@@ -122,22 +128,27 @@ class Transfer:
                 self._wait(f"{reason(error)}; asked again in {seconds:g} s", seconds)
 
     def _receive_some(self) -> None:
-        """Send one request, and write the chunks of the answer as they come."""
+        """Send one request, and append the chunks of the answer as they come.
+
+        An answer that begins before what is here is read up to there, so that no answer, whatever
+        it is, deletes a byte; the hash tells whether the file is right in the end.
+        """
         path, size = self._cached.partial_path, self._cached.file.size
         have = self._cached.partial_size
         end = min(size, have + MAX_REQUEST_BYTES)
         with self._response(have, end) as response, path.open("r+b") as file:
-            at = file.seek(_start(response, have))
-            file.truncate()
+            at = _start(response, have, size)
+            file.truncate(file.seek(have))  # of a part that is too long, nothing is left
             for chunk in response.iter_raw():
                 if self._stop.is_set():
                     raise TransferStopped
-                at += file.write(chunk[: size - at])
-                self._count(at)
+                file.write(chunk[max(0, have - at) : size - at])
+                at += len(chunk)
+                self._count(min(at, size))
                 if at >= size:
                     break
         if at < end:
-            raise WrongAnswer("the server sent less than was requested")
+            raise WrongAnswer("less than was requested", request=response.request)
 
     def _count(self, at: int) -> None:
         """Count a chunk that ends at this byte of the file."""
@@ -145,7 +156,7 @@ class Transfer:
         if at > self._furthest:  # and not again what came before the server began anew
             self._furthest = at
             self._arrivals.note()
-        self._report("fetching", at, "")
+        self._report("fetching", self._furthest, "")
 
     @contextmanager
     def _response(self, start: int, end: int) -> Iterator[httpx.Response]:
@@ -157,7 +168,8 @@ class Transfer:
         headers, timeout = token_headers(), constants.HF_HUB_DOWNLOAD_TIMEOUT
         found = get_hf_file_metadata(self._url, headers=headers, timeout=timeout)
         location = urljoin(self._url, found.location)
-        if urlsplit(location).netloc != urlsplit(self._url).netloc:
+        elsewhere = urlsplit(location)[:2] != urlsplit(self._url)[:2]
+        if elsewhere:
             # A storage of its own, whose address is signed: the token is the Hub's alone.
             headers.pop("authorization", None)
             if self._arrivals.silence is None:
@@ -166,6 +178,8 @@ class Transfer:
             headers["Range"] = f"bytes={start}-{end - 1}"
         headers["Accept-Encoding"] = "identity"
         with get_session().stream("GET", location, headers=headers, timeout=timeout) as answer:
+            if elsewhere and answer.is_error:
+                raise StorageError(f"the storage answers {answer.status_code}", response=answer)
             hf_raise_for_status(answer)
             yield answer
 
@@ -175,11 +189,19 @@ class Transfer:
             raise TransferStopped
 
 
-def _start(response: httpx.Response, have: int) -> int:
-    """Return the byte of the file that the answer begins at: `have`, less, or 0."""
-    if response.status_code != 206:
-        return 0
-    found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
-    if not found or int(found[1]) > have:
-        raise WrongAnswer("the server sent another range than the requested one")
-    return int(found[1])
+def _start(answer: httpx.Response, have: int, size: int) -> int:
+    """Return the byte of the file that the answer begins at: `have`, less, or 0.
+
+    Raises WrongAnswer for one that is not of this file, which is as long as `size` says.
+    """
+    if answer.status_code == 206:
+        found = _CONTENT_RANGE.match(answer.headers.get("Content-Range", ""))
+        if found and int(found[1]) <= have and found[2] in ("*", str(size)):
+            return int(found[1])
+        raise WrongAnswer("another range than the requested one", request=answer.request)
+    is_page = answer.headers.get("Content-Type", "").startswith("text/html")
+    length = answer.headers.get("Content-Length", str(size))
+    if is_page or length != str(size):
+        what = "a web page" if is_page else f"{length} bytes"
+        raise WrongAnswer(f"{what} instead of the file", request=answer.request)
+    return 0
