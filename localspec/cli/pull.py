@@ -19,10 +19,12 @@ from localspec.cli.pull_members import (
 )
 from localspec.cli.pull_others import pull_others
 from localspec.cli.pull_projector import AUTO
+from localspec.errors import LocalspecError
 from localspec.gguf.files import files_of
 from localspec.hub.address import without_login
 from localspec.hub.cache_layout import free_space, has_changed
-from localspec.hub.store import hub_cache
+from localspec.hub.reference import Repository
+from localspec.hub.store import find, hub_cache
 from localspec.models.kinds import KINDS
 from localspec.models.own_drafters import is_drafter
 from localspec.utils.exit_codes import INTERRUPTED
@@ -112,7 +114,7 @@ def _pull(
         for line in remove_outdated(members):
             output.note(line)
         try:
-            members = _fetched(members)
+            members = _fetched(output, members)
         except KeyboardInterrupt:
             output.note("what was fetched is kept; run the same command again to continue")
             return INTERRUPTED
@@ -147,9 +149,19 @@ def _first_notes(name: str, chosen: Members, missing: int) -> Iterator[str]:
             )
 
 
-def _fetched(members: Sequence[Member]) -> list[Member]:
+def _fetched(output: Output, members: Sequence[Member]) -> list[Member]:
     """Fetch what is missing; return the models with their files. Raises KeyboardInterrupt."""
-    first = iter(fetch([member.remote for member in members if member.remote]))
+    wanted = [member.remote for member in members if member.remote]
+    try:
+        paths = fetch(wanted)
+    except LocalspecError as error:
+        # A cache that cannot be written is of use as long as nothing is missing in it.
+        names = [Repository(each.repository.id, each.names.first) for each in wanted]
+        paths = [path for path in map(find, names) if path]
+        if any(member.missing for member in members) or len(paths) < len(wanted):
+            raise
+        output.note(f"{error}; what is here is used")
+    first = iter(paths)
     return [replace(each, paths=files_of(next(first))) if each.remote else each for each in members]
 
 

@@ -203,6 +203,18 @@ def _is_other(entry: Path, file: RemoteFile) -> bool:
     return known != file.etag if known else _size(entry) != file.size
 
 
+def begin_main(cached: CachedFile) -> None:
+    """Make the commit of a file main, where the repository has no main yet. Raises OSError.
+
+    Before its files are there: `hf cache prune` deletes what no reference leads to, which was so of
+    the complete files of a download that was interrupted.
+    """
+    if not (cached.folder / "refs" / "main").exists():
+        # huggingface_hub takes a reference to a revision without a folder for damage.
+        cached.path.parent.mkdir(parents=True, exist_ok=True)
+        set_main(cached)
+
+
 def set_main(cached: CachedFile) -> None:
     """Make the commit of a file the newest one, in refs/main. Raises OSError."""
     main, commit = cached.folder / "refs" / "main", cached.model.commit
@@ -235,8 +247,9 @@ def disk_errors_explained(wanted: Sequence[CachedFile]) -> Iterator[None]:
                 "was fetched is kept; make room and pull again, or set HF_HUB_CACHE to a folder "
                 "elsewhere"
             ) from error
+        where = error.filename or hub_cache()
         raise LocalspecError(
-            f"cannot write to {hub_cache()} ({error.strerror or error}); see to its permissions, "
+            f"cannot write to {where} ({error.strerror or error}); see to its permissions, "
             "or set HF_HUB_CACHE to a folder elsewhere"
         ) from error
 

@@ -11,6 +11,7 @@ from time import monotonic
 from localspec.errors import LocalspecError
 from localspec.hub.cache_layout import (
     CachedFile,
+    begin_main,
     cached_files,
     disk_errors_explained,
     free_space,
@@ -75,6 +76,9 @@ def download(
     """
     files = [cached_files(model) for model in models]
     wanted = [each for of_model in files for each in of_model]
+    with disk_errors_explained(wanted):
+        for first, *_ in files:
+            begin_main(first)
     workers = _Workers(wanted)
     try:
         workers.follow(report, cancelled)

@@ -12,6 +12,8 @@ from fakes.hub import Hub
 from fakes.hub_repo import Repo
 from fakes.pycode import PYCODE
 
+from localspec.errors import LocalspecError
+
 from .test_pull import Shell, end_of, posix, wait_for
 
 TARGET, DRAFTER = PYCODE
@@ -226,6 +228,22 @@ def test_what_has_not_changed_is_not_fetched_and_nothing_is_said(shell: Shell, h
     hub.repos[SNAKE].push({FILE: TARGET, "README.md": Path(__file__)})
     new, said = pull(shell)
     assert new.samefile(old) and hub.sent == SIZE and "changed" not in said
+
+
+def test_a_cache_that_cannot_be_written_is_of_use_where_nothing_is_missing(
+    shell: Shell, hub: Hub
+) -> None:
+    """As one that an administrator fills: a file stands in for what root may write as well."""
+    old, _ = pull(shell)
+    hub.repos[SNAKE].push({FILE: TARGET, "README.md": Path(__file__)})
+    old.parents[1].joinpath(hub.repos[SNAKE].main).touch()
+    done = shell.pull(f"{SNAKE}:Q8_0", "--drafter", "none")
+    assert done.code == 0 and Path(done.out.strip()) == old
+    assert "cannot write to " in done.err and done.err.endswith("; what is here is used\n")
+    hub.repos[SNAKE].push({FILE: DRAFTER})
+    old.parents[1].joinpath(hub.repos[SNAKE].main).touch()
+    done = shell("pull", f"{SNAKE}:Q8_0", "--drafter", "none")
+    assert done.code == LocalspecError.exit_code
 
 
 @pytest.mark.slow

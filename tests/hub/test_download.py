@@ -16,7 +16,7 @@ from huggingface_hub import constants, hf_hub_download, scan_cache_dir
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
 from localspec.gguf.files import files_of
 from localspec.hub import store
-from localspec.hub.cache_layout import has_changed
+from localspec.hub.cache_layout import cached_files, has_changed
 from localspec.hub.download import FileProgress, bytes_on_disk, download, require_space
 from localspec.hub.listing import look_up
 from localspec.hub.reference import Repository
@@ -201,6 +201,38 @@ def test_a_name_written_otherwise_meanwhile_does_not_end_a_download(
     assert theirs.exists() and (here / "refs" / "main").read_text() == model.commit
 
 
+def test_what_was_interrupted_is_nothing_to_prune(hub: Hub) -> None:
+    """`hf cache prune` deletes revisions that no reference leads to, and their repository."""
+    told: list[str] = []
+    model = look_up(SPLIT)
+    hub.faults.bytes_per_second = 10e6
+    with pytest.raises(KeyboardInterrupt):
+        download([model], lambda progress: told.append(progress.state), lambda: "done" in told)
+    cache = scan_cache_dir(constants.HF_HUB_CACHE)
+    (repo,) = cache.repos
+    assert {each.commit_hash: each.refs for each in repo.revisions} == {model.commit: {"main"}}
+    assert repo.nb_files > 0 and not cache.warnings and 0 < bytes_on_disk(model) < model.size
+
+
+def test_a_newer_commit_is_main_only_once_it_is_complete(hub: Hub) -> None:
+    fetch(SNAKE)
+    before = hub.repos[SNAKE.id].main
+    hub.repos[SNAKE.id].push({"low/snake-Q8_0.gguf": DRAFTER})
+    hub.faults.bytes_per_second = 1
+    main = store.folder_of(SNAKE.id) / "refs" / "main"
+    with pytest.raises(KeyboardInterrupt):
+        download([look_up(SNAKE)], lambda _: None, lambda: hub.sent > SIZE)
+    assert main.read_text() == before
+
+
+def test_a_partial_file_of_another_user_is_named(client: pytest.MonkeyPatch) -> None:
+    """Who may not write it: root may, so it is a folder here."""
+    (cached,) = cached_files(look_up(SNAKE))
+    cached.partial_path.mkdir(parents=True)
+    message = why_not(LocalspecError, SNAKE)
+    assert f"cannot write to {cached.partial_path} (" in message and "HF_HUB_CACHE" in message
+
+
 def test_a_split_model_is_fetched_whole() -> None:
     (path,) = fetch(SPLIT)
     assert path.name == "split-00001-of-00003.gguf"
@@ -258,7 +290,8 @@ def test_a_wrong_hash_is_not_left_behind(hub: Hub, tmp_path: Path) -> None:
     hub.faults.wrong_bytes = True
     message = why_not(HubError, SNAKE)
     assert "low/snake-Q8_0.gguf" in message and "sha256" in message and "deleted" in message
-    assert all(name.endswith(".lock") for name in left_in(tmp_path / "hub"))
+    left = [name for name in left_in(tmp_path / "hub") if not name.endswith(".lock")]
+    assert left == ["main"]  # the commit, which huggingface_hub leaves as well
     assert bytes_on_disk(look_up(SNAKE)) == 0 and store.find(SNAKE) is None
 
 
