@@ -44,10 +44,10 @@ def _endpoint() -> list[Finding]:
     return [note("hub", f"HF_ENDPOINT is set: models come from {shown}")]
 
 
-def _offline(offline: bool) -> list[Finding]:
-    if not offline:
+def _offline(variable: str | None) -> list[Finding]:
+    if not variable:
         return []
-    return [note("hub", "HF_HUB_OFFLINE is set: nothing is fetched", "unset HF_HUB_OFFLINE")]
+    return [note("hub", f"{variable} is set: nothing is fetched", f"unset {variable}")]
 
 
 def _token(file: str | None) -> Finding:

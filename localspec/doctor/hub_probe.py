@@ -7,17 +7,21 @@ from huggingface_hub import __version__, constants
 
 from localspec.doctor.probe import report_facts
 from localspec.hub import store
+from localspec.hub.environment import offline_setting
 from localspec.hub.partial_files import partial_files
 
 
 def hub_facts() -> dict[str, Any]:
-    """Return its settings; of a token only the file, not the text."""
+    """Return its settings; of a token only the file, not the text.
+
+    offline: the variable by which nothing may be fetched, if one is set so.
+    """
     file = constants.HF_TOKEN_PATH
     return {
         "version": __version__,
         "cache": str(store.hub_cache()),
         "token_file": file if os.path.isfile(file) and os.path.getsize(file) else None,
-        "offline": constants.HF_HUB_OFFLINE,
+        "offline": offline_setting() if constants.HF_HUB_OFFLINE else None,
     }
 
 

@@ -18,6 +18,7 @@ from huggingface_hub.utils import httpx
 
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
 from localspec.hub.address import endpoint_host, without_login
+from localspec.hub.environment import offline_setting
 from localspec.hub.retry import (
     StorageError,
     UnreachableError,
@@ -60,12 +61,14 @@ def explain(error: Exception, repository: str) -> LocalspecError:
     if isinstance(error, HfHubHTTPError):
         return _explain_status(error, repository)
     if isinstance(error, OfflineModeIsEnabled):
-        return HubError(f"{repository} cannot be fetched: HF_HUB_OFFLINE forbids it; unset it")
+        return HubError(f"{repository} cannot be fetched: {offline_setting()} forbids it; unset it")
     host = _host(error)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         return _explain_connection(error, host)
     if isinstance(error, httpx.TimeoutException | httpx.NetworkError | httpx.RemoteProtocolError):
         return _explain_broken(error, host)
+    if isinstance(error, httpx.UnsupportedProtocol):
+        return HubError(f"{host} cannot be asked; let HF_ENDPOINT begin with https:// or http://")
     return HubError(
         f"{host} cannot be asked ({type(error).__name__}); check HF_ENDPOINT and the proxy settings"
     )

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from huggingface_hub import HfApi, constants
+from huggingface_hub.errors import OIDCError
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 from huggingface_hub.utils import build_hf_headers
 
+from localspec import __version__
 from localspec.errors import HubError
 from localspec.gguf.files import ModelFiles, NotListedError, choose_model
 from localspec.gguf.projectors import choose_projector, is_projector
 from localspec.hub import renames
+from localspec.hub.environment import offline_setting, require_certificates
 from localspec.hub.error_messages import (
     endpoint_name,
     explain,
@@ -137,8 +140,8 @@ def list_files(wanted: Repository) -> RemoteRepository:
     """
     if constants.is_offline_mode():
         raise HubError(
-            f"{wanted} cannot be looked up: HF_HUB_OFFLINE forbids it; unset it, or name a model "
-            f"that localspec ls shows"
+            f"{wanted} cannot be looked up: {offline_setting()} forbids it; unset it, or name a "
+            f"model that localspec ls shows"
         )
     found = _model_info(wanted.id)
     if not _COMMIT.fullmatch(found.sha or ""):
@@ -159,9 +162,21 @@ def list_files(wanted: Repository) -> RemoteRepository:
 def token_headers() -> dict[str, str]:
     """Return the headers of every request for a file: the token, if there is one, and our name.
 
-    Raises HubError for a malformed token: the HTTP client's own error would quote the token.
+    Raises HubError for a token that cannot be had, or is malformed: the HTTP client's own error
+    would quote the token.
     """
-    headers = build_hf_headers(library_name="localspec")
+    try:
+        headers = build_hf_headers(library_name="localspec", library_version=__version__)
+    except OIDCError as error:
+        raise HubError(
+            "HF_OIDC_RESOURCE asks for a token that cannot be had; set HF_OIDC_ID_TOKEN, or unset "
+            "HF_OIDC_RESOURCE"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise HubError(
+            f"the token in {constants.HF_TOKEN_PATH} cannot be read ({type(error).__name__}); log "
+            "in with hf auth login again, or delete that file"
+        ) from error
     token = headers.get("authorization", "")
     if not (token.isascii() and token.isprintable()):
         raise HubError(
@@ -173,13 +188,15 @@ def token_headers() -> dict[str, str]:
 
 def _model_info(repository: str) -> ModelInfo:
     require_usable_proxies()
+    require_certificates()
     require_answer()
     token_headers()
     failures = 0
     while True:
         try:
             with silence_told(endpoint_name()):
-                return HfApi(library_name="localspec").model_info(
+                hub = HfApi(library_name="localspec", library_version=__version__)
+                return hub.model_info(
                     repository, files_metadata=True, timeout=constants.HF_HUB_ETAG_TIMEOUT
                 )
         except (httpx.HTTPError, httpx.InvalidURL) as error:

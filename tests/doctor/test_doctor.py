@@ -490,7 +490,7 @@ def test_pairs_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def settings(tmp_path: Path, **more: Any) -> ProbeResult:
-    known = {"version": "2.0", "cache": str(tmp_path), "token_file": None, "offline": False}
+    known = {"version": "2.0", "cache": str(tmp_path), "token_file": None, "offline": None}
     return ProbeResult({"hub": {**known, **more}, "interrupted": []})
 
 
@@ -520,9 +520,10 @@ def test_an_endpoint_without_what_may_be_secret(
     assert "secret" not in repr(found)
 
 
-def test_offline_is_a_note(tmp_path: Path) -> None:
-    found = hub_findings(settings(tmp_path, offline=True))
-    assert any(each.remedy == "unset HF_HUB_OFFLINE" for each in found)
+@pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_offline_is_a_note(tmp_path: Path, name: str) -> None:
+    found = hub_findings(settings(tmp_path, offline=name))
+    assert any(each.remedy == f"unset {name}" for each in found)
 
 
 def test_interrupted_downloads(tmp_path: Path) -> None:

@@ -27,13 +27,16 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 @dataclass
 class Request:
-    """One request. authorised: it came with a token. sent: bytes of its answer's body so far."""
+    """One request. authorised: it came with a token. agent: who asks. sent: bytes of its answer's
+    body so far.
+    """
 
     origin: Origin
     method: str
     path: str
     range: str | None
     authorised: bool
+    agent: str
     status: int = 0
     sent: int = 0
 
@@ -168,7 +171,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         token = self._token()
         self.request_seen = Request(
-            *(self.origin, self.command, self.path), self.headers.get("Range"), token is not None
+            *(self.origin, self.command, self.path),
+            range=self.headers.get("Range"),
+            authorised=token is not None,
+            agent=self.headers.get("User-Agent", ""),
         )
         self.hub.requests.append(self.request_seen)
         try:
