@@ -12,13 +12,14 @@ from localspec.gguf.facts import facts_of
 from localspec.gguf.files import NotListedError, bytes_of, files_of
 from localspec.hub import removal, store
 from localspec.hub.download import bytes_on_disk
-from localspec.hub.error_messages import NotShownError
+from localspec.hub.error_messages import NotShownError, RefusedError
 from localspec.hub.listing import (
     BadFileError,
     RemoteModel,
     RemoteRepository,
     list_files,
     look_up,
+    require_access,
 )
 from localspec.hub.reference import Reference, Repository
 from localspec.imports import links
@@ -197,7 +198,7 @@ def _with_best(
             return Members([own], [*notes, f"drafter: {each.name}"])
         try:
             drafter = _member(each, listing)
-        except (ModelNotFoundError, BadFileError) as error:
+        except (ModelNotFoundError, BadFileError, RefusedError) as error:
             notes.append(f"{each.name} is left out: {error}")
             continue
         notes += [*_of_other_pair(name, target, each), *_other_revision(each, drafter)]
@@ -255,7 +256,9 @@ def _drafter(
             remote = listing.model(reference.quant)
         else:
             remote = look_up(reference)
-    except (NotListedError, NotShownError) as error:
+            if bytes_on_disk(remote) < remote.size:
+                require_access(remote)
+    except (NotListedError, NotShownError, RefusedError) as error:
         if not (paths := _on_disk(reference)):
             raise
         return Member("drafter", name, None, paths, kind, str(error))

@@ -5,6 +5,7 @@ from urllib.request import getproxies
 
 from huggingface_hub import constants
 from huggingface_hub.errors import (
+    DisabledRepoError,
     GatedRepoError,
     HfHubHTTPError,
     OfflineModeIsEnabled,
@@ -40,6 +41,10 @@ __all__ = [
 
 class NotShownError(ModelNotFoundError):
     """The Hub has no such repository, or does not show it to whoever asks."""
+
+
+class RefusedError(HubError):
+    """The Hub has the repository, and does not give its files to whoever asks."""
 
 
 SILENT = "it does not answer"
@@ -142,54 +147,69 @@ def _explain_broken(error: Exception, host: str) -> HubError:
 
 
 def _explain_status(error: HfHubHTTPError, repository: str) -> LocalspecError:
-    status = error.response.status_code
-    message = error.response.headers.get("X-Error-Message", "")
+    status, headers = error.response.status_code, error.response.headers
     if isinstance(error, StorageError):
         return _explain_other_status(error, repository)
-    if isinstance(error, GatedRepoError):
-        return _explain_gated(error, repository)
-    if status == 401 and message.startswith("Invalid credentials"):
-        return HubError(f"{endpoint_name()} does not accept the token; {_LOG_IN} again")
     if isinstance(error, RemoteEntryNotFoundError | RevisionNotFoundError):
         return ModelNotFoundError(f"{repository} has changed meanwhile; pull it again")
+    if isinstance(error, GatedRepoError) or status == 403:
+        return _explain_refusal(error, repository)
+    # Where the Hub means the repository and not the token, it gives a code.
+    if status == 401 and _has_token(error) and not headers.get("X-Error-Code"):
+        return HubError(f"{endpoint_name()} does not accept the token; {_LOG_IN} again")
     if isinstance(error, RepositoryNotFoundError) or status in (401, 404):
+        way_out = _LOG_IN
+        if _has_token(error):
+            way_out = f"see that the token in use may read it ({_LOG_IN} again)"
         return NotShownError(
             f"{endpoint_name()} has no model {repository}, or it is private; check the name, or "
-            f"{_LOG_IN}"
+            f"{way_out}"
         )
     return _explain_other_status(error, repository)
 
 
-def _explain_gated(error: HfHubHTTPError, repository: str) -> HubError:
-    page = f"{without_login(constants.ENDPOINT)}/{repository}"
-    if "authorization" in error.response.request.headers:
-        return HubError(
-            f"{repository} is gated, and the token in use has no access to it yet; accept its "
-            f"conditions at {page}, and see that the token may read gated repositories"
+def _explain_refusal(error: HfHubHTTPError, repository: str) -> RefusedError:
+    if isinstance(error, DisabledRepoError):
+        return RefusedError(
+            f"{repository} is disabled on {endpoint_name()}, for everybody; choose another "
+            "repository"
         )
-    return HubError(f"{repository} is gated; accept its conditions at {page}, then {_LOG_IN}")
+    what, first = f"{_host(error)} refuses {repository} (403)", ""
+    if isinstance(error, GatedRepoError):
+        page = f"{without_login(constants.ENDPOINT)}/{repository}"
+        what, first = f"{repository} is gated", f"accept its conditions at {page}, then "
+    if _has_token(error):
+        return RefusedError(
+            f"{what}, and the token in use has no access to it; {first}see that the token may read "
+            "gated repositories, or set another one"
+        )
+    return RefusedError(f"{what}; {first}{_LOG_IN}")
+
+
+def _has_token(error: HfHubHTTPError) -> bool:
+    return "authorization" in error.response.request.headers
 
 
 def _explain_other_status(error: HfHubHTTPError, repository: str) -> HubError:
     status, host = error.response.status_code, _host(error)
-    if isinstance(error, StorageError) and status < 500 and status != 429:
-        return HubError(
-            f"the storage {host} refuses the file ({status}), although the Hub names it; no token "
-            "changes that; try again later, what was fetched is kept"
-        )
-    if status == 403:
-        return HubError(
-            f"{host} refuses {repository} (403); {_LOG_IN}, with a token that may read it"
-        )
+    of_storage = isinstance(error, StorageError)
     if status == 429:
         seconds = server_delay(error)
         later = f"in {seconds:.0f} s" if seconds else "later"
+        more = (
+            "" if of_storage or _has_token(error) else f"; it allows more with a token: {_LOG_IN}"
+        )
         return HubError(
-            f"{host} got too many requests (429); try again {later}, what was fetched is kept"
+            f"{host} got too many requests (429); try again {later}, what was fetched is kept{more}"
         )
     if status >= 500:
         return HubError(
             f"{host} has an error ({status}); try again later, what was fetched is kept"
+        )
+    if of_storage:
+        return HubError(
+            f"the storage {host} refuses the file ({status}), although the Hub names it; no token "
+            "changes that; try again later, what was fetched is kept"
         )
     return HubError(f"{host} refuses {repository} ({status}); check HF_ENDPOINT")
 

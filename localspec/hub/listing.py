@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from huggingface_hub import HfApi, constants
+from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_url
 from huggingface_hub.errors import OIDCError
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 from huggingface_hub.utils import build_hf_headers
@@ -63,7 +63,8 @@ class RemoteModel:
 
     repository: with the quantisation that was chosen. commit: the hash of main. names: the paths
     of its files in the repository; files: the same files, in the same order. hashes: of all files
-    of the repository. new_name: of a repository that was renamed since it got this one.
+    of the repository. new_name: of a repository that was renamed since it got this one. gated:
+    whether its files are only for those who accepted its conditions.
     """
 
     repository: Repository
@@ -72,6 +73,7 @@ class RemoteModel:
     files: tuple[RemoteFile, ...]
     hashes: frozenset[str]
     new_name: str | None = None
+    gated: bool = False
 
     @property
     def size(self) -> int:
@@ -84,13 +86,14 @@ class RemoteRepository:
     """A repository as the Hub lists it now.
 
     id: with the capitals that the Hub gives it. commit: the hash of main. siblings: files by path.
-    new_name: as in `RemoteModel`.
+    new_name, gated: as in `RemoteModel`.
     """
 
     id: str
     commit: str
     siblings: Mapping[str, RepoSibling]
     new_name: str | None = None
+    gated: bool = False
 
     def model(self, quant: str | None) -> RemoteModel:
         """Return the model of a quantisation or a file, as `choose_model` does.
@@ -124,7 +127,7 @@ class RemoteRepository:
     def _described(self, chosen: Repository, names: ModelFiles) -> RemoteModel:
         files = tuple(_remote_file(self.siblings[path], self.id) for path in names.paths)
         hashes = frozenset(_as_listed(each).etag for each in self.siblings.values())
-        return RemoteModel(chosen, self.commit, names, files, hashes, self.new_name)
+        return RemoteModel(chosen, self.commit, names, files, hashes, self.new_name, self.gated)
 
 
 def look_up(wanted: Repository) -> RemoteModel:
@@ -154,9 +157,30 @@ def list_files(wanted: Repository) -> RemoteRepository:
             f"{found.id} is another repository on the Hub now, and no longer {other}; here, too, "
             "each name means its own from now on, and nothing was deleted"
         )
-    if found.id.lower() == wanted.id.lower():
-        return RemoteRepository(found.id, found.sha or "", siblings)
-    return RemoteRepository(wanted.id, found.sha or "", siblings, found.id)
+    same = found.id.lower() == wanted.id.lower()
+    return RemoteRepository(
+        found.id if same else wanted.id,
+        found.sha or "",
+        siblings,
+        None if same else found.id,
+        bool(found.gated),
+    )
+
+
+def require_access(model: RemoteModel) -> None:
+    """Raise RefusedError where a model is gated and whoever asks has no access to its files.
+
+    Raises HubError where the Hub cannot be asked. One request, of a gated model only.
+    """
+    if not model.gated:
+        return
+    repository = model.repository.id
+    url = hf_hub_url(repository, model.names.first, revision=model.commit)
+    try:
+        timeout = constants.HF_HUB_ETAG_TIMEOUT
+        get_hf_file_metadata(url, headers=token_headers(), timeout=timeout)
+    except httpx.HTTPError as error:
+        raise explain(error, repository) from error
 
 
 def token_headers() -> dict[str, str]:

@@ -12,6 +12,7 @@ from fakes.fork_heads import split_in_two, write_fork_head
 from fakes.hub import Hub
 from fakes.hub_repo import Repo
 
+from localspec.errors import HubError
 from localspec.models.registry import user_file
 
 from .test_pull import Shell, names
@@ -109,6 +110,18 @@ def hub(models: dict[str, Path]) -> Iterator[Hub]:
     }
     with Hub({f"zoo/{name}-GGUF": Repo(files) for name, files in layouts.items()}) as hub:
         yield hub
+
+
+@pytest.mark.parametrize("how", ["gated", "disabled"])
+def test_a_drafter_that_the_hub_refuses_is_left_out(shell: Shell, hub: Hub, how: str) -> None:
+    heads = hub.repos["zoo/heads-GGUF"]
+    heads.token = "hf_somebodyElses"
+    setattr(heads, how, True)
+    done = shell.pull("listed")
+    assert f"zoo/heads-GGUF:eagle3-owl.gguf is left out: zoo/heads-GGUF is {how}" in done.err
+    assert len(done.out.splitlines()) == 2  # the target, and the next drafter
+    named = shell("pull", "listed", "--drafter", "zoo/heads-GGUF:eagle3-owl.gguf")
+    assert named.code == HubError.exit_code and f"is {how}" in named.err and not named.out
 
 
 @pytest.fixture

@@ -292,6 +292,8 @@ class _HubHandler(_Handler):
         if repo is None or (repo.private and token != repo.token):
             # Without a token the Hub does not tell what is missing from what is private.
             raise Refusal(404 if token else 401, "RepoNotFound", "Repository not found")
+        if repo.disabled:
+            raise Refusal(403, message="Access to this resource is disabled.")
         commit = repo.commit(unquote(revision))
         if commit is None:
             raise Refusal(404, "RevisionNotFound", f"Invalid rev id: {revision}")

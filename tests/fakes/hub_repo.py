@@ -65,7 +65,7 @@ class Repo:
     """What a repository holds, and who may see it.
 
     gated: everybody sees what files there are, and only `token` fetches them. private: without
-    `token` it does not exist.
+    `token` it does not exist. disabled: everybody is refused.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Repo:
         self.identity = f"{next(_numbers):024x}"
         self.gated = gated
         self.private = private
+        self.disabled = False
         self.token = token
         self.commits: dict[str, dict[str, File]] = {}
         self.push(files)
