@@ -20,6 +20,8 @@ _PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.gguf)", re.IGNORECASE)
 _OF_HUB = re.compile(r"/models--([^/]+?)--([^/]+)/snapshots/[^/]+/(.+)$")
 # Endings are in capitals too.
 _ENDING = "*.[gG][gG][uU][fF]"
+# Of models that are no GGUF.
+_WEIGHTS = (".safetensors", ".bin")
 _QUANT = re.compile(
     r"(?:^|[-._/])((?:UD-)?(?:I?Q\d[A-Z0-9]*(?:_[A-Z0-9]+)*|TQ\d_\d|MXFP4(?:_MOE)?|NVFP4|BF16|F16|F32"
     r"|FP16|FP32))(?=[-._/]|$)",
@@ -143,14 +145,17 @@ def choose_model(
     if not found:
         if lacking := next(filter(None, (missing_parts(each, paths) for each in paths)), None):
             raise NotListedError(f"{where} has a split model that lacks {lacking[0]}")
-        raise NotListedError(f"{where} holds no GGUF model; name a repository of GGUF files")
+        hint = "name a repository of GGUF files"
+        if any(path.endswith(_WEIGHTS) for path in paths):
+            hint += f", maybe {where}-GGUF; localspec convert makes one of a published head"
+        raise NotListedError(f"{where} holds no GGUF model; {hint}")
     known = [] if exact else [model.quant for model in found]
     for label in [*PREFERRED, None] if quant is None else [quant, *labels_meant(quant, known)]:
         if fitting := _fitting(found, label):
             return _only(fitting, where)
     if quant is None:
         return found[0]
-    if beside := [model for model in found if model.first.startswith(f"{quant}/")]:
+    if beside := [model for model in found if is_in_folder(model.first, quant)]:
         return _only(beside, where)
     listed = ", ".join(_labels(found))
     if quant in paths:
@@ -259,11 +264,18 @@ def _is_file(label: str) -> bool:
     return label.lower().endswith(".gguf")
 
 
+def is_in_folder(path: str, folder: str) -> bool:
+    """Whether a file is in a folder, which may be written with other capitals."""
+    return path.lower().startswith(f"{folder.lower()}/")
+
+
 def _fitting(found: Sequence[ModelFiles], label: str | None) -> list[ModelFiles]:
     """Return the models of a quantisation, or that with a file of this name."""
     if label and _is_file(label):
-        names = ((model, path) for model in found for path in model.paths)
-        return [model for model, path in names if label in (path, path.rpartition("/")[2])]
+        names = [(model, path) for model in found for path in model.paths]
+        exact = [model for model, path in names if label in (path, path.rpartition("/")[2])]
+        label, lower = label.lower(), [(model, path.lower()) for model, path in names]
+        return exact or [each for each, path in lower if label in (path, path.rpartition("/")[2])]
     return [model for model in found if model.quant == (_spelled(label) if label else None)]
 
 

@@ -21,7 +21,21 @@ _FILE_PAGES = ("blob", "resolve", "raw", "tree", "blame", "edit")
 _OTHER_PAGES = ("discussions", "commits", "commit", "settings")
 # What stands in the place of a user where an address is of no model.
 _NO_USERS = frozenset(
-    {"api", "blog", "collections", "datasets", "docs", "learn", "papers", "posts", "spaces"}
+    [
+        "api",
+        "blog",
+        "buckets",
+        "collections",
+        "datasets",
+        "docs",
+        "kernels",
+        "learn",
+        "models",
+        "organizations",
+        "papers",
+        "posts",
+        "spaces",
+    ]
 )
 _MAIN = "main"
 # The tag that Ollama writes for a model without one.
@@ -118,8 +132,8 @@ def _path_on_hub(text: str) -> str | None:
     """
     scheme = _SCHEME.match(text)
     kind, rest = (scheme[1].lower(), text[scheme.end() :]) if scheme else ("", text)
-    if kind == "hf":
-        return rest
+    if kind == "hf":  # whose newer form names the kind of repository first
+        return rest.removeprefix("models/")
     host, _, path = rest.partition("/")
     site = _site(f"{kind}://{host}".removeprefix(":"))
     if site and site in [(each, None) for each in _HOSTS]:

@@ -12,7 +12,7 @@ from huggingface_hub.utils import build_hf_headers
 
 from localspec import __version__
 from localspec.errors import HubError
-from localspec.gguf.files import ModelFiles, NotListedError, choose_model
+from localspec.gguf.files import ModelFiles, NotListedError, choose_model, is_in_folder
 from localspec.gguf.projectors import choose_projector, is_projector
 from localspec.hub import renames
 from localspec.hub.environment import offline_setting, require_certificates
@@ -242,8 +242,11 @@ def _name_in(names: ModelFiles, quant: str | None) -> str | None:
 
     quant: what was asked, such as Q4 where there is a Q4_K_M.
     """
-    by_path = quant and (quant.lower().endswith(".gguf") or names.first.startswith(f"{quant}/"))
-    return quant if by_path else names.quant or quant
+    if quant and is_in_folder(names.first, quant):
+        return names.first[: len(quant)]
+    if quant and quant.lower().endswith(".gguf"):
+        return next((path for path in names.paths if path.lower() == quant.lower()), quant)
+    return names.quant or quant
 
 
 def _as_listed(sibling: RepoSibling) -> RemoteFile:

@@ -13,6 +13,9 @@ _NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?"
 _NEVER_IN_NAMES = ("..", "--")
 _NEVER_AT_THE_END = (".gguf", ".git")
 _ID = re.compile(rf"{_NAME}/{_NAME}")
+_ALIKE = re.compile(
+    rf"(?:hf:)?({_NAME}/{_NAME})(?:@main)?(?:(?:/(?=.+\.gguf$)|:)(.+))?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,15 @@ def named_repository(text: str) -> Repository | None:
         raise no_model(text)
     id, colon, quant = text.rstrip("/").partition(":")
     return _repository(id, quant if colon else None)
+
+
+def meant_repository(text: str) -> Repository | None:
+    """Return what a text would mean if it were written as the name of a repository is; else None.
+
+    Other tools take user/repo/FILE.gguf, user/repo@main and hf:user/repo.
+    """
+    found = _ALIKE.fullmatch(text.strip())
+    return _repository(found[1], found[2]) if found else None
 
 
 def _repository(id: str, quant: str | None) -> Repository | None:

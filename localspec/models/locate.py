@@ -9,7 +9,12 @@ from localspec.errors import ModelNotFoundError
 from localspec.gguf.files import ModelFiles, labels_meant
 from localspec.hub import store
 from localspec.hub.address import without_login
-from localspec.hub.reference import Reference, Repository, named_repository
+from localspec.hub.reference import (
+    Reference,
+    Repository,
+    meant_repository,
+    named_repository,
+)
 from localspec.imports import links
 from localspec.models import registry
 from localspec.models.bundled_files import bundled_files, bundled_named
@@ -52,7 +57,9 @@ def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
     if found := here or named_repository(name):
         return found
     if name.lower().endswith(".gguf") or "/" in name or "\\" in name:
-        raise ModelNotFoundError(f"there is no model file {name}; check the path")
+        meant = meant_repository(name)
+        hint = f", or write {meant} for one of the Hub" if meant else ""
+        raise ModelNotFoundError(f"there is no model file {name}; check the path{hint}")
     known = [*others, *registry.pairs(), *(file.stem for file in bundled_files())]
     hint = did_you_mean(label, known)
     if not hint:

@@ -313,8 +313,27 @@ def test_a_split_model_of_which_a_part_is_missing_is_named() -> None:
 
 
 def test_a_repository_without_gguf_files_says_so() -> None:
-    with pytest.raises(ModelNotFoundError, match="user/repo holds no GGUF model"):
+    with pytest.raises(ModelNotFoundError, match="user/repo holds no GGUF model; name a") as error:
+        choose_model(["README.md"], None, "user/repo")
+    assert "convert" not in str(error.value)
+    with pytest.raises(ModelNotFoundError, match="user/repo holds no GGUF model; name a") as error:
         choose_model(["model.safetensors", "README.md"], None, "user/repo")
+    assert "maybe user/repo-GGUF; localspec convert makes" in str(error.value)
+
+
+def test_files_and_folders_are_named_in_any_case() -> None:
+    files = ["low/owl-Q2_K.gguf", "Low/Owl-Q2_K.gguf", "BF16/owl-BF16.gguf", "owl-Q4_0.gguf"]
+    for wanted in ("OWL-q4_0.GGUF", "owl-Q4_0.gguf"):
+        assert choose_model(files, wanted, "user/repo").first == "owl-Q4_0.gguf"
+    for wanted in ("bf16/OWL-bf16.gguf", "owl-bf16.gguf", "bF16"):
+        assert choose_model(files, wanted, "user/repo").first == "BF16/owl-BF16.gguf"
+    # What is written exactly so comes first.
+    assert choose_model(files, "Low/Owl-Q2_K.gguf", "user/repo").first == "Low/Owl-Q2_K.gguf"
+    with pytest.raises(ModelNotFoundError, match="several models"):
+        choose_model(files, "LOW/OWL-Q2_K.gguf", "user/repo")
+    assert (
+        choose_model(["Small/owl.gguf", "owl-Q4_0.gguf"], "small", "u/r").first == "Small/owl.gguf"
+    )
 
 
 @given(st.permutations(PREFERRED), st.integers(1, len(PREFERRED)))

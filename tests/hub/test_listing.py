@@ -77,6 +77,13 @@ def test_a_split_model_is_all_its_files() -> None:
 
 
 @pytest.mark.usefixtures("client", "hub")
+@pytest.mark.parametrize("written", ["SNAKE-q8_0.gguf", "snake-Q8_0.GGUF"])
+def test_a_file_written_in_other_capitals_has_its_own_name(written: str) -> None:
+    found = look_up(Repository(SNAKE.id, written))
+    assert found.repository.quant == found.files[0].path == "snake-Q8_0.gguf"
+
+
+@pytest.mark.usefixtures("client", "hub")
 def test_a_quantisation_that_is_not_there_lists_what_is() -> None:
     message = why_not(ModelNotFoundError, Repository(SNAKE.id, "Q5_K_M"))
     assert all(label in message for label in ("no Q5_K_M", "Q8_0", "Q4_K_M", "F16"))

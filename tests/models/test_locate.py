@@ -165,6 +165,14 @@ def test_a_revision_without_the_model_is_passed_over(download: Download) -> None
         ("nonsense", "there is no model 'nonsense'; choose a path, user/repo[:quant]"),
         ("missing.gguf", "there is no model file missing.gguf; check the path"),
         ("models/missing.gguf", "there is no model file models/missing.gguf; check the path"),
+        (
+            "me/mine/low/mine-Q5_0.gguf",
+            "there is no model file me/mine/low/mine-Q5_0.gguf; check the path, or write "
+            "me/mine:low/mine-Q5_0.gguf for one of the Hub",
+        ),
+        ("me/mine@main", "there is no model file me/mine@main; check the path, or write me/mine"),
+        ("hf:me/mine", "there is no model file hf:me/mine; check the path, or write me/mine for"),
+        ("hf:me/mine:Q5_0", "there is no model file hf:me/mine:Q5_0; check the path, or write me"),
         ("/no/such/file", "there is no model file /no/such/file; check the path"),
         ("back\\slash", "there is no model file back\\slash; check the path"),
     ],
