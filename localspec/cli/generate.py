@@ -17,6 +17,7 @@ from localspec.cli.file_options import (
 from localspec.cli.generate_output import (
     Decisions,
     cut_line,
+    drafting_unused,
     engine_line,
     generation_record,
     prompt_notes,
@@ -234,11 +235,7 @@ def _useless(
     engine: Engine, options: Mapping[str, Any], *, explain: bool, as_json: bool
 ) -> Iterator[str]:
     """Yield which options have no effect here."""
-    drafting = ["--depth"] if options["depth"] else []
-    drafting += ["--rule"] if options["rule"] != GenerationConfig().rule else []
-    drafting += ["--explain"] if explain else []
-    if drafting and not engine.drafter_set.drafters:
-        yield have_no_effect(drafting, "nothing drafts")
+    yield from drafting_unused(engine, options, *(["--explain"] if explain else []))
     if options["logprobs"] and not as_json:
         yield "--logprobs has no effect without --json"
 

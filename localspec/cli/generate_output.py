@@ -1,6 +1,6 @@
 """What `localspec generate` shows: lines for people, records for programs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -20,6 +20,9 @@ from localspec.speculation.drafter import Drafter
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.stats import Stats
 from localspec.utils.format import counted
+from localspec.utils.option_names import have_no_effect
+
+_RULE = "coupled"
 
 
 def engine_line(engine: Engine, running: ReasonedText, *, bundled: bool) -> str:
@@ -72,6 +75,17 @@ def prompt_notes(
     if think is not None and not has_thinking_switch(engine.model.chat_template or ""):
         option, name = "--think" if think else "--no-think", engine.model.path.name
         yield f"{option} has no effect: the chat template of {name} has no switch for reasoning"
+
+
+def drafting_unused(engine: Engine, options: Mapping[str, Any], *more: str) -> Iterator[str]:
+    """Yield which options about drafts have no effect, as nothing drafts.
+
+    options: as of GenerationConfig. more: further ones that are given.
+    """
+    given = ["--depth"] if options.get("depth") else []
+    given += ["--rule"] if options.get("rule", _RULE) != _RULE else []
+    if (given or more) and not engine.drafter_set.drafters:
+        yield have_no_effect([*given, *more], "nothing drafts")
 
 
 def cut_line(engine: Engine, running: ReasonedText) -> str:

@@ -2,55 +2,48 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from localspec.cli.file_options import chat_template_option, copy_from_option, mmproj_option
 from localspec.cli.options import model_options, pop_runtime_options
-from localspec.cli.output import Output
+from localspec.cli.sampling_options import sampling_options
+from localspec.cli.serve_setup import print_setup, setup_command
 from localspec.cli.settings import CommandDefaults
-from localspec.errors import InvalidValueError, ModelLoadError, ModelNotFoundError
-from localspec.gguf.check import ranks
-from localspec.gguf.reader import read_header
-from localspec.models import registry
-from localspec.models.locate import locate, reference_of
-from localspec.server.address import Address
+from localspec.errors import InvalidValueError
+from localspec.server.address import HOST, PORT, Address
 from localspec.server.child import Job
-from localspec.server.client_setup import CLIENTS, USUAL_CONTEXTS, too_small_for
-from localspec.server.client_setup import setup as settings_of_client
+from localspec.server.client_setup import CLIENTS
 from localspec.server.log import show_log
 from localspec.server.supervisor import supervise
-from localspec.utils.option_names import typed_name
-from localspec.utils.shell import command_line
 from localspec.utils.text_file import read_text_file
 
-_HOST, _PORT = "127.0.0.1", 8080
+if TYPE_CHECKING:
+    from localspec.generation_config import GenerationOptions
+
 # A week, in minutes.
 _LONGEST_IDLE = 10_080
 _KEY_VARIABLE = "LOCALSPEC_API_KEY"
-# Options by which a model reads other contexts than it was made for.
-_ROTATIONS = ("rope_scaling", "rope_scale", "rope_freq_base")
 
 
 @dataclass(frozen=True, slots=True)
 class ServeRequest:
     """What is to be served, and how.
 
-    models to queue_limit, keep, thinking_budget, embed and embed_ctx: as on the command line; a
-    model None is the bundled one.
-    aliases: names for clients, beside the model's own. setup_command: prints settings of clients,
-    once the context and the client are named behind it. unload_after: in seconds; None: never.
-    runtime: options of `engine.load`. defaults: where the options are from that the command line
-    does not name.
+    models, draft, parallel, queue_limit, keep, thinking_budget, embed and embed_ctx: as on the
+    command line; a model None is the bundled one.
+    usual: settings of texts whose requests do not say otherwise. aliases: names for clients, beside
+    the model's own. setup_command: prints settings of clients, once the context and the client are
+    named behind it. unload_after: in seconds; None: never. runtime: options of `engine.load`.
+    defaults: where the options are from that the command line does not name.
     """
 
     models: Sequence[str | None]
     draft: str
-    depth: int | None
+    usual: "GenerationOptions"
     address: Address
     aliases: Sequence[str]
     setup_command: str
@@ -73,8 +66,8 @@ class ServeRequest:
 @click.command()
 @click.argument("names", metavar="[MODEL]...", nargs=-1)
 @model_options
-@click.option("--host", default=_HOST, show_default=True, help="Address to listen on.")
-@click.option("--port", type=int, default=_PORT, show_default=True, help="Port to listen on.")
+@click.option("--host", default=HOST, show_default=True, help="Address to listen on.")
+@click.option("--port", type=int, default=PORT, show_default=True, help="Port to listen on.")
 @click.option(
     "--parallel",
     type=int,
@@ -108,6 +101,7 @@ class ServeRequest:
     show_default=True,
     help="Tokens of reasoning per answer, where a request does not say; -1: no limit.",
 )
+@sampling_options
 @click.option(
     "--remember",
     is_flag=True,
@@ -201,17 +195,18 @@ def serve(
     models = [*dict.fromkeys(names or (model,))]
     address = Address(host, port, hosts=allow_host, origins=cors, key=_key(api_key_file))
     runtime = pop_runtime_options(options)
+    usual = _usual({"depth": depth, **options})
     if setup:
-        _print_setup(setup, models, alias, address, runtime, mmproj=mmproj, embed=embed)
+        print_setup(setup, models, alias, address, runtime, mmproj=mmproj, embed=embed)
         return 0
     show_log(as_json=json_logs)
     request = ServeRequest(
         models,
         draft,
-        depth,
+        usual,
         address,
         aliases=alias,
-        setup_command=_command(models, alias, address, runtime, mmproj=mmproj, embed=embed),
+        setup_command=setup_command(models, alias, address, runtime, mmproj=mmproj, embed=embed),
         parallel=parallel,
         queue_limit=queue_limit,
         keep=keep,
@@ -230,68 +225,14 @@ def serve(
     return supervise(Job("localspec.cli.serving:serve_model", request))
 
 
-def _print_setup(
-    client: str,
-    models: Sequence[str | None],
-    alias: tuple[str, ...],
-    address: Address,
-    runtime: Mapping[str, Any],
-    *,
-    mmproj: str | None,
-    embed: Sequence[str],
-) -> None:
+def _usual(options: Mapping[str, Any]) -> "GenerationOptions":
+    """The settings that are named. Raises InvalidValueError for a wrong one."""
     # `--help` must not wait for this import.
-    from localspec.loading.config import RuntimeConfig
+    from localspec.generation_config import GenerationConfig
 
-    RuntimeConfig.of(**runtime)  # raises for a wrong value, as the server does
-    output = Output(color=False)
-    shown = alias[:1] or [shown_name(each) for each in models]
-    reads = {
-        name: read
-        for name, each in zip(shown, models, strict=True)
-        if len(read := _reads(each, mmproj)) > 1
-    }
-    made_for = [_made_for(each, runtime) for each in models]
-    contexts = {
-        name: context
-        for name, most in zip(shown, made_for, strict=True)
-        if (context := _context(client, most, runtime))
-    }
-    embedder = next((shown_name(each) for each in embed if not _ranks(each)), None)
-    printed = settings_of_client(
-        client,
-        address.url,
-        shown,
-        key=bool(address.key),
-        reads=reads,
-        contexts=contexts,
-        embedder=embedder,
-    )
-    output.data(f"{printed}\n")
-    for asked, most in zip(models, made_for, strict=True):
-        if too_long := _too_long_for(client, most, runtime):
-            output.note(too_long if len(models) == 1 else f"{shown_name(asked)}: {too_long}")
-    for asked in [*([] if alias else models), *embed]:
-        if asked and (unknown := _unknown(asked)):
-            output.note(f"{unknown} (the settings are right if the server has it)")
-
-
-def _reads(asked: str | None, mmproj: str | None) -> Sequence[str]:
-    """What a model reads, if it is here."""
-    # `--help` must not wait for this import.
-    from localspec.server.modalities import modalities_on_disk
-
-    with suppress(ModelNotFoundError, ModelLoadError):
-        path = registry.bundled().target if asked is None else locate(asked)
-        return modalities_on_disk(mmproj, path).names
-    return ()
-
-
-def _ranks(asked: str) -> bool:
-    """Whether a model is one that ranks, as far as it is here."""
-    with suppress(ModelNotFoundError, ModelLoadError):
-        return ranks(read_header(locate(asked)))
-    return False
+    GenerationConfig.of(**options)
+    named = {name: value for name, value in options.items() if value is not None}
+    return cast("GenerationOptions", named)
 
 
 def _defaults() -> CommandDefaults | None:
@@ -312,72 +253,3 @@ def _key(file: Path | None) -> str | None:
         source = _KEY_VARIABLE if file is None else f"--api-key-file {file}"
         raise InvalidValueError(f"{source} holds no key; write one of ASCII characters into it")
     return key
-
-
-def _unknown(name: str) -> str:
-    """Return why a name means no model; empty for one that is known, though it is not here."""
-    try:
-        reference_of(name) if not Path(name).is_file() else None
-    except ModelNotFoundError as error:
-        return str(error)
-    return ""
-
-
-def _too_long_for(client: str, most: int | None, runtime: Mapping[str, Any]) -> str:
-    """Return why a client's own words do not fit into the context; empty where they may.
-
-    most: as `_made_for`.
-    """
-    context = _context(client, most, runtime)
-    too_small = context and too_small_for(client, context)
-    if not too_small:
-        return ""
-    other = most and too_small_for(client, most)
-    return f"{too_small}, {'serve another model' if other else 'give a larger --ctx'}"
-
-
-def _context(client: str, most: int | None, runtime: Mapping[str, Any]) -> int | None:
-    """The tokens of a text: as asked for, or as a client should have, if the model reads so many.
-
-    most: as `_made_for`. None where neither is known.
-    """
-    wanted = runtime["context"] or USUAL_CONTEXTS.get(client)
-    return min(wanted, most) if wanted and most else wanted
-
-
-def _made_for(asked: str | None, runtime: Mapping[str, Any]) -> int | None:
-    """The tokens that a model was made for, also one that is not here; None if not known."""
-    if any(runtime[name] is not None for name in _ROTATIONS):
-        return None
-    with suppress(ModelNotFoundError, ModelLoadError):
-        return read_header(locate(asked) if asked else registry.bundled().target).context_length
-    pair = registry.pair_named(asked) if asked else None
-    return pair.context if pair else None
-
-
-def shown_name(asked: str | None) -> str:
-    """The model's name for clients: as it was asked for, without folders."""
-    if asked is None:
-        return registry.bundled().target.stem
-    return Path(asked).stem if Path(asked).suffix == ".gguf" else asked
-
-
-def _command(
-    models: Sequence[str | None],
-    alias: tuple[str, ...],
-    address: Address,
-    runtime: Mapping[str, Any],
-    *,
-    mmproj: str | None,
-    embed: Sequence[str],
-) -> str:
-    """The part of the command line that the settings of clients depend on."""
-    words = ["localspec", "serve", *filter(None, models)]
-    words += ["--alias", alias[0]] if alias else []
-    given = {name: runtime[name] for name in _ROTATIONS if runtime[name] is not None}
-    words += [word for name, value in given.items() for word in (typed_name(name), str(value))]
-    words += ["--mmproj", mmproj] if mmproj else []
-    words += [word for each in embed for word in ("--embed", each)]
-    words += ["--host", address.host] if address.host != _HOST else []
-    words += ["--port", str(address.port)] if address.port != _PORT else []
-    return command_line(words)

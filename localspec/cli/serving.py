@@ -6,10 +6,11 @@ from contextlib import suppress
 from functools import partial
 from time import monotonic
 
-from localspec.cli.generate_output import reproducible_fact
+from localspec.cli.generate_output import drafting_unused, reproducible_fact
 from localspec.cli.main import explaining_errors
 from localspec.cli.output import Output, join_facts, show_log_as_notes
-from localspec.cli.serve import ServeRequest, shown_name
+from localspec.cli.serve import ServeRequest
+from localspec.cli.serve_setup import shown_name
 from localspec.drafters.spec import parse_draft
 from localspec.engine.engine import load_with
 from localspec.errors import (
@@ -165,7 +166,7 @@ class _Serving:
                 pool,
                 names,
                 # A request's order of samplers may be any as long as XTC is off.
-                {"depth": asked.depth, "xtc_probability": recommended.xtc_probability},
+                {"xtc_probability": recommended.xtc_probability, **asked.usual},
                 thinking_budget=asked.thinking_budget,
                 kept=kept,
             )
@@ -178,7 +179,7 @@ class _Serving:
         self._say(_greeting(service, self._asked, self._embedders))
 
     def _changed(self, service: Service) -> None:
-        self._say([_summary(service, self._asked), *_notes(service)])
+        self._say([_summary(service, self._asked), *_notes(service, self._asked)])
 
     def _say(self, lines: Sequence[str]) -> None:
         for line in lines:
@@ -187,7 +188,7 @@ class _Serving:
 
 def _settings(asked: ServeRequest) -> GenerationConfig:
     """The settings of texts whose requests say nothing else."""
-    return GenerationConfig.of(depth=asked.depth)
+    return GenerationConfig.of(**asked.usual)
 
 
 def _greeting(
@@ -207,7 +208,7 @@ def _greeting(
         *_others(asked),
         *(f"beside it: {_embedder_facts(each)}" for each in embedders),
         f"settings of other clients: {setup}",
-        *_notes(service),
+        *_notes(service, asked),
     ]
 
 
@@ -220,7 +221,7 @@ def _summary(service: Service, asked: ServeRequest) -> str:
     return join_facts([service.name, f"draft: {draft}", texts, reproducible])
 
 
-def _notes(service: Service) -> list[str]:
+def _notes(service: Service, asked: ServeRequest) -> list[str]:
     """What is to be known of a model that was loaded."""
     engine = service.engine
     agents = {each: own for each, own in OWN_TOKENS.items() if too_small_for(each, engine.context)}
@@ -233,6 +234,7 @@ def _notes(service: Service) -> list[str]:
     return [
         *([too_small] if too_small else []),
         *engine.notes,
+        *drafting_unused(engine, asked.usual),
         *([service.pool.note] if service.pool.note else []),
     ]
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from localspec.errors import InvalidValueError
 
+HOST, PORT = "127.0.0.1", 8080
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -16,8 +17,8 @@ class Address:
     in Guard.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 8080
+    host: str = HOST
+    port: int = PORT
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
     key: str | None = None

@@ -116,7 +116,8 @@ def _usual(service: Service) -> dict[str, Any]:
     settings = service.settings_of(Fields({}), max_tokens=context)
     members = request_members(service.engine.slots.own.params(settings))
     # Its words for a random seed, and for an answer as long as there is room.
-    return {"n_ctx": context, "params": {**members, "seed": -1, "n_predict": -1, "max_tokens": -1}}
+    members |= {"seed": service.usual.get("seed", -1), "n_predict": -1, "max_tokens": -1}
+    return {"n_ctx": context, "params": members}
 
 
 async def _slots(request: Request) -> Response:

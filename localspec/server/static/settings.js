@@ -56,7 +56,7 @@ export class Settings {
     const usual = props?.default_generation_settings.params || {};
     const shown = (value) => Number.isFinite(value) ? String(+value.toPrecision(6)) : "the server's";
     for (const name of NUMBERS) this.fields[name].placeholder = shown(usual[name]);
-    this.fields.seed.placeholder = "random";
+    this.fields.seed.placeholder = usual.seed >= 0 ? String(usual.seed) : "random";
     this.fields.max_tokens.placeholder = "no limit";
     this.describeThinking(props);
     if (!this.dialog.open) this.fill();
