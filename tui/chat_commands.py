@@ -4,8 +4,9 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
+from localspec.conversation.thinking import EFFORTS, effort_variables, thinking_variables
 from localspec.conversation.turns import Turn
 from localspec.conversation.window import last_question
 from localspec.errors import InvalidValueError
@@ -15,7 +16,7 @@ from localspec_tui.autosave import Autosave
 from localspec_tui.engine_events import ModelReady
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.export import export_session
-from localspec_tui.session_settings import with_thinking
+from localspec_tui.session_settings import with_variables
 from localspec_tui.settings_switch import SettingsSwitch
 from localspec_tui.slash_commands import ALIASES, COMMANDS, as_message, drafters_of, parse, path_of
 
@@ -125,15 +126,29 @@ class ChatCommands(ABC):
         settings.apply(settings.model, replace(settings.current, draft=drafters_of(drafters)))
 
     def _think(self, choice: str) -> None:
-        on, settings = _is_on("/think", choice), self._chat.settings
-        if self._ready is None:
-            raise InvalidValueError("no model is loaded; choose one")
-        if not self._ready.has_thinking_switch:
-            raise InvalidValueError("the chat template of this model has no switch for reasoning")
-        self._chat.engine_thread.set_thinking(on)
-        options = with_thinking(settings.current.session_options, on)
+        settings, variables = self._chat.settings, self._reasoning(choice)
+        self._chat.engine_thread.set_thinking(variables)
+        options = with_variables(settings.current.session_options, variables)
         settings.current = replace(settings.current, session_options=options)
-        self.note(f"reasoning is {choice} from the next answer on")
+        what = "reasoning effort" if choice in EFFORTS else "reasoning"
+        self.note(f"{what} is {choice} from the next answer on")
+
+    def _reasoning(self, choice: str) -> Mapping[str, Any]:
+        """The variables that switch the model's reasoning, or say how much it is."""
+        ready, its = self._ready, "the chat template of this model"
+        levels = ready is not None and ready.reads_effort
+        is_level = choice in EFFORTS
+        more = ", or how much: low, medium, high" if levels else ""
+        on = not is_level and _is_on("/think", choice, more)
+        if ready is None:
+            raise InvalidValueError("no model is loaded; choose one")
+        if is_level and not levels:
+            way_out = "; say /think on or /think off" if ready.has_thinking_switch else ""
+            raise InvalidValueError(f"{its} knows no levels of reasoning{way_out}")
+        if not is_level and not ready.has_thinking_switch:
+            way_out = "; /think low or /think high says how much" if levels else ""
+            raise InvalidValueError(f"{its} has no switch for reasoning{way_out}")
+        return effort_variables(choice) if is_level else thinking_variables(on)
 
     def _drop_oldest(self, choice: str) -> None:
         drop, settings = _is_on("/drop-oldest", choice), self._chat.settings
@@ -145,9 +160,9 @@ class ChatCommands(ABC):
         self.note(export_session(self._chat.autosave.current, path_of(path)))
 
 
-def _is_on(command: str, choice: str) -> bool:
+def _is_on(command: str, choice: str, more: str = "") -> bool:
     if choice not in ("on", "off"):
         raise InvalidValueError(
-            f"{command} {choice}".rstrip() + f": say {command} on or {command} off"
+            f"{command} {choice}".rstrip() + f": say {command} on or {command} off{more}"
         )
     return choice == "on"

@@ -28,7 +28,7 @@ def complete_argument(line: str) -> str:
 
 def _words(name: str, begun: str) -> Iterator[str]:
     """Yield what may stand behind a command. begun: the word that is typed."""
-    if any(usage == f"{name} on|off" for usage in COMMANDS):
+    if any(usage.startswith(f"{name} on|off") for usage in COMMANDS):
         yield from ("on", "off")
     if name == "/draft":
         yield from _DRAFTERS

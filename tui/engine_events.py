@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from localspec.conversation.events import Event
-from localspec.conversation.thinking import has_thinking_switch
+from localspec.conversation.thinking import has_thinking_switch, reads_effort
 from localspec.conversation.turns import Turn
 from localspec.drafters.spec import AUTO
 from localspec.engine.engine import Engine
@@ -40,9 +40,10 @@ class ModelReady:
     could not be met in full, one line each. context: its size in tokens. longest_context: what the
     model was made for; 0 if that is not known. bundled: whether this is
     the bundled pair. has_template: whether the model has a chat template. has_thinking_switch:
-    whether that can switch its reasoning on and off. chat_template: that was given in place of the
-    model's own, if one was. mmproj: the file that reads images, if one was given. runtime: options
-    of `localspec.load` that a session keeps. draft_option: the drafters as they were asked for.
+    whether that can switch its reasoning on and off. reads_effort: whether it knows levels of it.
+    chat_template: that was given in place of the model's own, if one was. mmproj: the file that
+    reads images, if one was given. runtime: options of `localspec.load` that a session keeps.
+    draft_option: the drafters as they were asked for.
     """
 
     model: str
@@ -54,6 +55,7 @@ class ModelReady:
     bundled: bool
     has_template: bool
     has_thinking_switch: bool
+    reads_effort: bool = False
     chat_template: str | None = None
     mmproj: str | None = None
     runtime: Mapping[str, Any] = field(default_factory=dict)
@@ -76,6 +78,7 @@ class ModelReady:
             has_template=engine.prefers_chat,
             has_thinking_switch=engine.prefers_chat
             and has_thinking_switch(engine.model.chat_template or ""),
+            reads_effort=engine.prefers_chat and reads_effort(engine.model.chat_template or ""),
             draft_option=request.draft,
             chat_template=request.options.get("chat_template"),
             mmproj=request.options.get("mmproj"),

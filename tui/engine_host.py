@@ -9,7 +9,6 @@ from typing import Any
 from localspec.conversation.answer import Answer
 from localspec.conversation.events import Dropped, Ended, Gauge, Piece
 from localspec.conversation.session import Session
-from localspec.conversation.thinking import thinking_variables
 from localspec.conversation.turns import Conversation, Turn
 from localspec.engine.engine import Engine
 from localspec.errors import ContextFullError, InvalidValueError, LocalspecError
@@ -233,12 +232,12 @@ class EngineHost:
         if self.session:
             self.session.system = system
 
-    def set_thinking(self, on: bool) -> None:
-        """Switch reasoning on or off."""
+    def set_thinking(self, variables: Mapping[str, Any]) -> None:
+        """Tell the chat template of reasoning."""
         session = self._require_session()
         # Answers have been written with another prompt.
         self._comparable.clear()
-        session.template_options = {**(session.template_options or {}), **thinking_variables(on)}
+        session.template_options = {**(session.template_options or {}), **variables}
         changed = {"template_options": session.template_options}
         self._load_request = self._load_request.changed(changed)
 

@@ -1,7 +1,7 @@
 """Engine thread: runs the engine beside the screen."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from localspec.conversation.events import Gauge
@@ -156,9 +156,9 @@ class EngineThread:
         """Use another system prompt from the next answer on."""
         self._put_behind("set_system", lambda: self._host.set_system(system))
 
-    def set_thinking(self, on: bool) -> None:
-        """Switch the model's reasoning on or off from the next answer on."""
-        self._put_behind("set_thinking", lambda: self._host.set_thinking(on))
+    def set_thinking(self, variables: Mapping[str, Any]) -> None:
+        """Tell the chat template of the model's reasoning from the next answer on."""
+        self._put_behind("set_thinking", lambda: self._host.set_thinking(variables))
 
     def compare(self) -> None:
         """Generate the last answer again without drafts. Emits Comparison or CommandFailed."""

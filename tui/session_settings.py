@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from localspec.conversation.thinking import thinking_variables
 from localspec.drafters.spec import AUTO, NAMES, split_kind, split_names
 from localspec.errors import LocalspecError
 from localspec.generation_config import GenerationConfig
@@ -90,10 +89,9 @@ class SessionSettings:
         return AUTO, f"{gone(*missing)}; the drafters are those of --draft auto"
 
 
-def with_thinking(options: Mapping[str, Any], on: bool) -> dict[str, Any]:
-    """Options of Session with the model's reasoning switched on or off."""
-    variables = {**options.get("template_options", {}), **thinking_variables(on)}
-    return {**options, "template_options": variables}
+def with_variables(options: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of Session with these variables for the chat template."""
+    return {**options, "template_options": {**options.get("template_options", {}), **variables}}
 
 
 def _session_options(found: object) -> dict[str, Any]:
@@ -103,7 +101,7 @@ def _session_options(found: object) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     if type(budget) is int and budget >= 0:
         kept["thinking_budget"] = budget
-    if isinstance(variables, dict) and all(isinstance(each, bool) for each in variables.values()):
+    if isinstance(variables, dict):
         kept["template_options"] = variables
     return kept
 

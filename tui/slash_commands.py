@@ -22,7 +22,8 @@ COMMANDS: Mapping[str, str] = {
     "/system TEXT": 'Set the system prompt from the next answer on, "" for none',
     "/model NAME": "Load another model",
     "/draft LIST": "Change the drafters (suffix, none, ...)",
-    "/think on|off": "Switch the model's reasoning, where its chat template has a switch",
+    "/think on|off|LEVEL": "Switch the model's reasoning, or say how much (low, medium, high), "
+    "where its chat template can",
     "/drop-oldest on|off": "Drop the oldest messages where the context is full",
     "/save FILE": "Save the conversation as Markdown; .json has all variants",
     "/quit": "Quit",

@@ -10,13 +10,15 @@ from click.core import ParameterSource
 
 from localspec.cli.aliases import WORDS
 from localspec.cli.file_options import chat_template_option, copy_from_option, mmproj_option
-from localspec.cli.options import (
-    pop_runtime_options,
-    running_options,
-    thinking_options,
-)
+from localspec.cli.options import pop_runtime_options, running_options
 from localspec.cli.sampling_options import sampling_options
 from localspec.cli.settings import on_command_line
+from localspec.cli.thinking_options import (
+    TemplateOptions,
+    pop_template_options,
+    template_options,
+    thinking_budget_option,
+)
 from localspec.cli.utf8_text import utf8_text
 from localspec.errors import InvalidValueError
 from localspec.utils.shell import command_line
@@ -56,7 +58,8 @@ _MOST_NAMED = 5
     "continues text]",
 )
 @sampling_options
-@thinking_options
+@template_options
+@thinking_budget_option
 @copy_from_option
 @chat_template_option
 @mmproj_option
@@ -94,7 +97,6 @@ def chat(
     plain: bool,
     web: bool,
     port: int | None,
-    think: bool | None,
     thinking_budget: int | None,
     **options: Any,
 ) -> int:
@@ -112,7 +114,7 @@ def chat(
     from localspec_tui.plain.chat import run_plain
 
     model = _only_model(model, named)
-    runtime = pop_runtime_options(options)
+    runtime, told = pop_runtime_options(options), pop_template_options(options)
     chosen = _merged_preset(preset, system, options)
     if web and plain:
         raise InvalidValueError("--web and --plain are two kinds of chat; leave one out")
@@ -140,7 +142,7 @@ def chat(
         chat_template=chat_template,
         mmproj=mmproj and absolute(mmproj),
         sampling=chosen.options,
-        session_options=_thinking(think, thinking_budget),
+        session_options=_thinking(told, thinking_budget),
         system=chosen.system,
         session=session,
         theme=theme,
@@ -172,11 +174,9 @@ def _only_model(model: str | None, named: str | None) -> str | None:
     return named
 
 
-def _thinking(think: bool | None, budget: int | None) -> dict[str, Any]:
+def _thinking(told: TemplateOptions, budget: int | None) -> dict[str, Any]:
     """Return what was said of reasoning, as options of Session."""
-    from localspec.conversation.thinking import thinking_variables
-
-    switch = {} if think is None else {"template_options": thinking_variables(think)}
+    switch = {"template_options": told.variables} if told else {}
     return switch if budget is None else {**switch, "thinking_budget": budget}
 
 

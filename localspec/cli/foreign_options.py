@@ -42,9 +42,12 @@ _NAMES_HERE = {
     "--cache-type-k-draft": "--draft-kv-type",
     "--cache-type-v": "--kv-type",
     "--cache-type-v-draft": "--draft-kv-type",
+    "--chat-template-kwargs": "--template-option",
+    "--default-chat-template-kwargs": "--template-option",
     "--device-draft": "--draft-device",
     "--draft-max": "--depth",
     "--draft-n": "--depth",
+    "--effort": "--reasoning-effort",
     "--file": "--prompts",
     "--format": "--schema",
     "--gpu-layers-draft": "--draft-gpu-layers",
@@ -63,6 +66,7 @@ _NAMES_HERE = {
     "--no-mmproj": "--mmproj",
     "--predict": "-n",
     "--reasoning": "--think",
+    "--reasoning-budget": "--thinking-budget",
     "--repeat-last-n": "--penalty-window",
     "--reverse-prompt": "--stop",
     "--slot-save-path": "--keep",
@@ -75,6 +79,8 @@ _NAMES_HERE = {
     "--spec-type": "--draft",
     "--verbose": "--stats",
 }
+# Ollama's --think with a value; others are levels.
+_THINK = {"true": "--think", "false": "--no-think"}
 _PROMPT = "the prompt is an argument in quotes, or stdin"
 _CHAT = "localspec chat is for conversations"
 _IN_WORDS = {
@@ -110,24 +116,39 @@ def command_here(name: str) -> str:
 
 
 def refuse_foreign_options(ctx: click.Context, words: Sequence[str]) -> None:
-    """Raise NoSuchOption for one of several letters. ctx: of the command. words: its arguments."""
+    """Raise NoSuchOption for one of several letters, and for Ollama's --think with a value.
+
+    ctx: of the command. words: its arguments.
+    """
     for word in words:
         if word == "--":
             return
+        name, _, value = word.partition("=")
+        if name == "--think" and value:
+            raise click.NoSuchOption(word, ctx=ctx)
         is_short = len(word) > 2 and not word.startswith("--")
         if is_short and (word in _NAMES_HERE or word in _IN_WORDS):
             raise click.NoSuchOption(word, ctx=ctx)
 
 
+def _named_here(option: str) -> Sequence[str]:
+    """Return the options that an unknown one may have meant, some with a value."""
+    name, _, value = option.partition("=")
+    if name != "--think":
+        return _NAMES_HERE.get(option, "").split()
+    return [_THINK.get(value, f"--reasoning-effort {value}")]
+
+
 def name_here(ctx: click.Context, option: str) -> str:
     """Return what an unknown option may have meant, as a hint; empty if that is unknown."""
     parameters = ctx.command.get_params(ctx)
-    known = [name for each in parameters for name in each.opts if name.startswith("-")]
+    spelt = [name for each in parameters for name in (*each.opts, *each.secondary_opts)]
+    known = [name for name in spelt if name.startswith("-")]
     is_long = option.startswith("--")
     if ctx.command.name == "chat" and _IN_WORDS.get(option) == _PROMPT:
         return "messages are typed in the chat; localspec generate answers one prompt"
-    for name in _NAMES_HERE.get(option, "").split():
-        if name in known:
+    for name in _named_here(option):
+        if name.split()[0] in known:
             return f"did you mean {name}?"
     arguments = [each.name for each in parameters if isinstance(each, click.Argument)]
     takes_prompt = "prompt" in arguments

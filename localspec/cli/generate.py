@@ -22,6 +22,7 @@ from localspec.cli.generate_output import (
     generation_record,
     prompt_notes,
     stats_line,
+    template_in_words,
     token_record,
 )
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
@@ -29,12 +30,16 @@ from localspec.cli.media_options import media_options, require_projector
 from localspec.cli.options import (
     model_options,
     pop_runtime_options,
-    thinking_options,
 )
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt, read_prompt
 from localspec.cli.sampling_options import sampling_options
 from localspec.cli.status_line import StatusLine, loading_shown
+from localspec.cli.thinking_options import (
+    pop_template_options,
+    template_options,
+    thinking_budget_option,
+)
 from localspec.cli.utf8_text import utf8_text
 from localspec.conversation.reasoned_text import ReasonedText
 from localspec.engine.engine import Engine, load
@@ -77,7 +82,8 @@ _NO_LIMIT = 2**31 - 1
 @click.option("--system", metavar="TEXT", callback=utf8_text, help="System prompt of a chat turn.")
 @media_options
 @constraint_options
-@thinking_options
+@template_options
+@thinking_budget_option
 @click.option(
     "--hide-thinking", "hides", is_flag=True, help="Do not write the reasoning, only the answer."
 )
@@ -136,7 +142,6 @@ def generate(
     mmproj: str | None,
     image: Sequence[bytes],
     audio: Sequence[bytes],
-    think: bool | None,
     thinking_budget: int | None,
     hides: bool,
     **options: Any,
@@ -147,7 +152,7 @@ def generate(
     With no model named, a tiny bundled pair answers questions about the terminal.
     """
     text = read_prompt(prompt)
-    runtime = pop_runtime_options(options)
+    runtime, told = pop_runtime_options(options), pop_template_options(options)
     options["logprobs"] = options["top_logprobs"] is not None
     output = Output(color=color)
     # A wrong value is refused before a model is loaded, which can take a while.
@@ -177,7 +182,8 @@ def generate(
     with engine:
         cancel = threading.Event()
         media = [*image, *audio]
-        asked = as_prompt(engine, text, chat, system=system, think=think, media=media)
+        variables = told.variables
+        asked = as_prompt(engine, text, chat, system=system, variables=variables, media=media)
         if longest == _NO_LIMIT or (longest is None and isinstance(asked, Chat)):
             options["max_tokens"] = engine.context
         running = ReasonedText(
@@ -189,11 +195,14 @@ def generate(
             **options,
         )
         with on_interrupt(cancel_first(cancel)):
-            told = [*_first_notes(engine, running, bundled=model is None)]
+            notes = [*_first_notes(engine, running, bundled=model is None)]
             limits = hides or thinking_budget is not None
-            told += _useless(engine, options, explain=explain, as_json=as_json)
-            told += prompt_notes(engine, asked, system=system, think=think, limits=limits)
-            for note in told:
+            notes += _useless(engine, options, explain=explain, as_json=as_json)
+            whose = template_in_words(engine, chat_template)
+            notes += prompt_notes(
+                engine, asked, system=system, told=told, whose=whose, limits=limits
+            )
+            for note in notes:
                 output.note(note)
             if color and (as_json or not output.color):
                 reason = "JSON has none" if as_json else output.color_off_because
@@ -206,7 +215,7 @@ def generate(
     if explain and options.get("depth") is not None:
         output.note("--explain has nothing to say at a fixed depth; leave --depth out")
     # What has changed since, such as a drafter whose machine is gone.
-    news = [note for note in engine.notes if note not in told]
+    news = [note for note in engine.notes if note not in notes]
     for note in (*news, *_last_notes(engine, running, stats=stats, hides=hides)):
         output.note(note)
     return INTERRUPTED if running.stop_reason == "cancelled" else 0

@@ -5,12 +5,12 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from localspec.cli.output import Output, join_facts
+from localspec.cli.thinking_options import TemplateOptions
 from localspec.control.explanation import Explanation
 from localspec.control.quick_target import too_quick_text
 from localspec.conversation.incomplete_json import incomplete_json
 from localspec.conversation.reasoned_text import ReasonedText
 from localspec.conversation.reasoning import has_channels
-from localspec.conversation.thinking import has_thinking_switch
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Token
 from localspec.engine.prompt import Chat, Prompt
@@ -55,14 +55,25 @@ def _depth(drafters: Sequence[Drafter], asked: int | None) -> str:
 
 
 def prompt_notes(
-    engine: Engine, asked: Prompt, *, system: str | None, think: bool | None, limits: bool
+    engine: Engine,
+    asked: Prompt,
+    *,
+    system: str | None,
+    told: TemplateOptions,
+    whose: str,
+    limits: bool,
 ) -> Iterator[str]:
     """Yield what is not done as it was asked for: about a system prompt, and about reasoning.
 
-    think: as the switch was given. limits: whether reasoning is to be limited or hidden.
+    told: what the chat template is told. whose: that template, in words. limits: whether reasoning
+    is to be limited or hidden.
     """
     if not isinstance(asked, Chat):
-        if limits or think is not None:
+        if told.others:
+            yield have_no_effect(
+                ["--template-option"], "a text is continued; --chat asks the model"
+            )
+        if limits or told.think is not None or told.effort:
             yield "nothing is known of reasoning in a text that is continued; --chat asks the model"
         return
     if limits and has_channels(engine.model.chat_template):
@@ -72,9 +83,7 @@ def prompt_notes(
         )
     if system and asked.messages[0]["role"] != "system":
         yield "the chat template takes no system prompt; the question begins with it"
-    if think is not None and not has_thinking_switch(engine.model.chat_template or ""):
-        option, name = "--think" if think else "--no-think", engine.model.path.name
-        yield f"{option} has no effect: the chat template of {name} has no switch for reasoning"
+    yield from told.without_effect(engine.model.chat_template or "", whose)
 
 
 def drafting_unused(engine: Engine, options: Mapping[str, Any], *more: str) -> Iterator[str]:
@@ -86,6 +95,12 @@ def drafting_unused(engine: Engine, options: Mapping[str, Any], *more: str) -> I
     given += ["--rule"] if options.get("rule", _RULE) != _RULE else []
     if (given or more) and not engine.drafter_set.drafters:
         yield have_no_effect([*given, *more], "nothing drafts")
+
+
+def template_in_words(engine: Engine, given: str | None) -> str:
+    """The chat template of a model, or the one that was given in its place, in words."""
+    name = engine.model.path.name
+    return "the chat template of --chat-template" if given else f"the chat template of {name}"
 
 
 def cut_line(engine: Engine, running: ReasonedText) -> str:

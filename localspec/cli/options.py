@@ -245,32 +245,3 @@ def running_options(command: Command) -> Command:
         threads_option,
         ubatch_option,
     )(command)
-
-
-def thinking_options(command: Command) -> Command:
-    """Add the options that say whether, and for how long, a model reasons."""
-    return stacked(
-        click.option(
-            "--think/--no-think",
-            "think",
-            default=None,
-            help="Switch reasoning on or off, where the model's chat template has a switch. "
-            "[default: the template's]",
-        ),
-        click.option(
-            "--thinking-budget",
-            type=int,
-            metavar="N",
-            callback=lambda _context, _option, value: _budget(value),
-            help="End reasoning after N tokens; the answer follows. [default: no limit]",
-        ),
-    )(command)
-
-
-def _budget(value: int | None) -> int | None:
-    if value is not None:
-        # `--help` must not wait for this import.
-        from localspec.generation_config import require
-
-        require("thinking_budget", value, 0)
-    return value

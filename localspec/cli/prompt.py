@@ -3,11 +3,11 @@
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from localspec.cli.output import write_note
-from localspec.conversation.thinking import thinking_variables
 from localspec.conversation.transcript import arrangements
 from localspec.engine.engine import Engine
 from localspec.engine.media_marks import join_parts, media_mark, only_for_chats
@@ -43,18 +43,17 @@ def as_prompt(
     chat: bool | None,
     *,
     system: str | None = None,
-    think: bool | None = None,
+    variables: Mapping[str, Any] = {},
     media: Sequence[bytes] = (),
 ) -> Prompt:
     """Return the text as a chat turn, or as it is.
 
     chat: None makes it a chat turn if the model prefers that. system: the system prompt of a chat.
-    think: whether the model reasons; None: as its template has it. media: the contents of images
-    and sounds, which stand before the text of a chat turn. Raises InvalidValueError for a system
+    variables: for the chat template. media: the contents of images and sounds, which stand before
+    the text of a chat turn. Raises InvalidValueError for a system
     prompt, or media, of a text that is continued.
     """
     if engine.prefers_chat if chat is None else chat:
-        variables = {} if think is None else thinking_variables(think)
         content = join_parts([*map(media_mark, media), text])
         question = [{"role": "user", "content": content}]
         return _accepted(engine, [Chat(each, variables) for each in arrangements(system, question)])

@@ -13,6 +13,11 @@ from localspec.cli.options import model_options, pop_runtime_options
 from localspec.cli.sampling_options import sampling_options
 from localspec.cli.serve_setup import print_setup, setup_command
 from localspec.cli.settings import CommandDefaults
+from localspec.cli.thinking_options import (
+    TemplateOptions,
+    pop_template_options,
+    template_options,
+)
 from localspec.errors import InvalidValueError
 from localspec.server.address import HOST, PORT, Address
 from localspec.server.child import Job
@@ -35,15 +40,17 @@ class ServeRequest:
 
     models, draft, parallel, queue_limit, keep, thinking_budget, embed and embed_ctx: as on the
     command line; a model None is the bundled one.
-    usual: settings of texts whose requests do not say otherwise. aliases: names for clients, beside
-    the model's own. setup_command: prints settings of clients, once the context and the client are
-    named behind it. unload_after: in seconds; None: never. runtime: options of `engine.load`.
-    defaults: where the options are from that the command line does not name.
+    usual: settings of texts whose requests do not say otherwise. told: what chat templates are told
+    then. aliases: names for clients, beside the model's own. setup_command: prints settings of
+    clients, once the context and the client are named behind it. unload_after: in seconds; None:
+    never. runtime: options of `engine.load`. defaults: where the options are from that the command
+    line does not name.
     """
 
     models: Sequence[str | None]
     draft: str
     usual: "GenerationOptions"
+    told: TemplateOptions
     address: Address
     aliases: Sequence[str]
     setup_command: str
@@ -101,6 +108,7 @@ class ServeRequest:
     show_default=True,
     help="Tokens of reasoning per answer, where a request does not say; -1: no limit.",
 )
+@template_options
 @sampling_options
 @click.option(
     "--remember",
@@ -194,7 +202,7 @@ def serve(
         raise InvalidValueError(f"port is {port}; it must be 1 to 65535")
     models = [*dict.fromkeys(names or (model,))]
     address = Address(host, port, hosts=allow_host, origins=cors, key=_key(api_key_file))
-    runtime = pop_runtime_options(options)
+    runtime, told = pop_runtime_options(options), pop_template_options(options)
     usual = _usual({"depth": depth, **options})
     if setup:
         print_setup(setup, models, alias, address, runtime, mmproj=mmproj, embed=embed)
@@ -204,6 +212,7 @@ def serve(
         models,
         draft,
         usual,
+        told,
         address,
         aliases=alias,
         setup_command=setup_command(models, alias, address, runtime, mmproj=mmproj, embed=embed),

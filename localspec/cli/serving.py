@@ -6,7 +6,11 @@ from contextlib import suppress
 from functools import partial
 from time import monotonic
 
-from localspec.cli.generate_output import drafting_unused, reproducible_fact
+from localspec.cli.generate_output import (
+    drafting_unused,
+    reproducible_fact,
+    template_in_words,
+)
 from localspec.cli.main import explaining_errors
 from localspec.cli.output import Output, join_facts, show_log_as_notes
 from localspec.cli.serve import ServeRequest
@@ -45,6 +49,7 @@ from localspec.server.log import show_log
 from localspec.server.run import listen, serve
 from localspec.server.service import Service
 from localspec.server.slot_pool import SlotPool
+from localspec.server.thinking import usual_variables
 from localspec.utils.format import counted, format_seconds
 from localspec.utils.option_names import option
 
@@ -167,6 +172,7 @@ class _Serving:
                 names,
                 # A request's order of samplers may be any as long as XTC is off.
                 {"xtc_probability": recommended.xtc_probability, **asked.usual},
+                template_options=usual_variables(asked.told.variables),
                 thinking_budget=asked.thinking_budget,
                 kept=kept,
             )
@@ -235,6 +241,9 @@ def _notes(service: Service, asked: ServeRequest) -> list[str]:
         *([too_small] if too_small else []),
         *engine.notes,
         *drafting_unused(engine, asked.usual),
+        *asked.told.without_effect(
+            engine.model.chat_template or "", template_in_words(engine, asked.chat_template)
+        ),
         *([service.pool.note] if service.pool.note else []),
     ]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
-from localspec.conversation.thinking import switched, thinking_variables
+from localspec.conversation.thinking import EFFORT, switched, thinking_variables
 from localspec.conversation.transcript import Transcript
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, require
@@ -62,9 +62,12 @@ def _useless_variables(transcript: Transcript) -> Iterator[str]:
     tools = ["tools"] if transcript.tools and not is_read("tools") else []
     raw = "the text is continued without a chat template" if template is None else ""
     its = f"the chat template of {transcript.model.path.name}"
-    if switches and not any(map(is_read, switches)):
+    # A level switches reasoning too; for a template that knows levels it is enough.
+    reads_level = EFFORT in given and is_read(EFFORT)
+    if switches and not reads_level and not any(map(is_read, switches)):
         switching = f"switching reasoning {'on' if on else 'off'}"
-        yield have_no_effect([switching], raw or f"{its} has no switch for it")
+        way_out = f"; {EFFORT} says how much it is" if is_read(EFFORT) else ""
+        yield have_no_effect([switching], raw or f"{its} has no switch for it{way_out}")
     if raw and (tools or others):
         yield have_no_effect([*tools, *(["template_options"] if others else [])], raw)
         return

@@ -1,4 +1,4 @@
-"""Thinking: switch a model's reasoning on or off by the variables that its chat template reads."""
+"""Thinking: how much a model reasons, by the variables that its chat template reads."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -6,10 +6,14 @@ from functools import lru_cache
 from typing import Any
 
 from localspec.errors import InvalidValueError
-from localspec.llama.chat_template import render
+from localspec.llama.chat_template import mentions, render
 
 # What templates call the switch: Qwen, GLM and most others, and DeepSeek, Granite and Kimi.
 _SWITCHES = ("enable_thinking", "thinking")
+# How much to reason, for a template that knows levels; `none` is a switch for one that has that.
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# What templates with levels call them: gpt-oss and most others.
+EFFORT = "reasoning_effort"
 _QUESTION = ({"role": "user", "content": "Hello"},)
 _NOON = datetime(2000, 1, 1, 12)
 
@@ -17,6 +21,19 @@ _NOON = datetime(2000, 1, 1, 12)
 def thinking_variables(on: bool) -> dict[str, bool]:
     """The variables that switch reasoning on or off, whichever of them a template reads."""
     return dict.fromkeys(_SWITCHES, on)
+
+
+def effort_variables(effort: str) -> dict[str, Any]:
+    """The variables that ask for a level of reasoning, one of EFFORTS."""
+    return {**thinking_variables(effort != "none"), EFFORT: effort}
+
+
+def reads_effort(template: str) -> bool:
+    """Whether a template reads a level of reasoning."""
+    try:
+        return mentions(template, EFFORT)
+    except InvalidValueError:
+        return False
 
 
 def switched(options: Mapping[str, Any]) -> bool | None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import index
 from typing import Any, cast
@@ -22,6 +22,7 @@ from localspec.llama.chat_template import Message, render
 from localspec.llama.model import Model
 from localspec.utils.media import MediaToken
 from localspec.utils.option_names import option, raw_prompt
+from localspec.utils.option_types import require_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +68,16 @@ def prompts_of(prompt: object) -> list[Prompt] | None:
 class TextPrompt:
     """The prompt of one text, which is tokenized once for a model.
 
-    prompt: as the caller gave it; it is read when it is tokenized.
+    prompt: as the caller gave it; it is read when it is tokenized. template_options: further
+    variables of the chat template, for messages. Raises InvalidValueError where there are some, and
+    the prompt is no messages.
     """
 
-    def __init__(self, prompt: object) -> None:
+    def __init__(self, prompt: object, template_options: Mapping[str, Any] | None = None) -> None:
         # What can be read only once is kept: after a switch it is tokenized for another model.
         self._prompt = list(prompt) if isinstance(prompt, Iterator) else prompt
+        if template_options:
+            self._prompt = _with_options(self._prompt, template_options)
         self._model: Model | None = None
         self._tokens: list[int] = []
 
@@ -103,6 +108,17 @@ class TextPrompt:
             return without_marks(chat.text(model, model.chat_template, media=True))
         except InvalidValueError:
             return None
+
+
+def _with_options(prompt: object, options: Mapping[str, Any]) -> Chat:
+    """The messages of a prompt with variables for the template; a Chat's own count more."""
+    require_kind("template_options", options, Mapping, "a dict")
+    if chat := _as_chat(prompt):
+        return replace(chat, template_options={**options, **chat.template_options})
+    raise InvalidValueError(
+        f"template_options are for messages, and the prompt is {prompt!r:.40}; give it as "
+        '[{"role": "user", "content": ...}], or leave them out'
+    )
 
 
 def require_words_last(tokens: Sequence[int]) -> None:

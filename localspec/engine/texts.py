@@ -1,8 +1,8 @@
 """Texts: what an engine writes for a prompt or for many, at once, in parts, or in an event loop."""
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Unpack, overload
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, Unpack, overload
 
 from localspec.control.explanation import Explain
 from localspec.engine.background import Background
@@ -35,6 +35,7 @@ class TextOptions(GenerationOptions, total=False):
 
     cancel: threading.Event | None
     explain: Explain | None
+    template_options: Mapping[str, Any] | None
 
 
 class AsyncGeneration(Background[Token, Result]):
@@ -69,6 +70,7 @@ class Texts:
         *,
         cancel: threading.Event | None = None,
         explain: Explain | None = None,
+        template_options: Mapping[str, Any] | None = None,
         **options: Unpack[GenerationOptions],
     ) -> Result | list[Result]:
         """Generate the whole text. The arguments are those of `stream`.
@@ -82,7 +84,8 @@ class Texts:
         LocalspecError if the engine is closed or switched before the text has ended: `cancelled` is
         a text that `cancel` has ended.
         """
-        return self._generate(prompt, concrete(options), _asked(cancel, explain), explain)
+        asked = _asked(cancel, explain)
+        return self._generate(prompt, concrete(options), asked, explain, template_options)
 
     def stream(
         self,
@@ -90,6 +93,7 @@ class Texts:
         *,
         cancel: threading.Event | None = None,
         explain: Explain | None = None,
+        template_options: Mapping[str, Any] | None = None,
         **options: Unpack[GenerationOptions],
     ) -> Generation:
         """Generate token by token.
@@ -98,6 +102,8 @@ class Texts:
         cancel: set this event, from any thread, to stop within one step.
         explain: called before each step with the reasons of the policy's decision (not at a fixed
         depth), in the thread that writes.
+        template_options: further variables of the chat template, such as `enable_thinking`; only
+        for messages.
         options: the fields of GenerationConfig and SamplingParams. An option that is not given has
         the GGUF's value if there is one, else the default; `logprobs` is on by default.
 
@@ -112,7 +118,8 @@ class Texts:
         """
         cancelled = _asked(cancel, explain)
         settings = GenerationConfig.of(**{"logprobs": True, **options})
-        return self._start(TextPrompt(prompt), settings, cancelled, explain)
+        asked = TextPrompt(prompt, template_options)
+        return self._start(asked, settings, cancelled, explain)
 
     @overload
     async def agenerate(self, prompt: Prompt, **options: Unpack[TextOptions]) -> Result: ...
@@ -126,6 +133,7 @@ class Texts:
         *,
         cancel: threading.Event | None = None,
         explain: Explain | None = None,
+        template_options: Mapping[str, Any] | None = None,
         **options: Unpack[GenerationOptions],
     ) -> Result | list[Result]:
         """`generate` for an event loop, which goes on meanwhile.
@@ -139,7 +147,8 @@ class Texts:
 
         def work(stopped: Cancelled) -> Generator[None, None, Result | list[Result]]:
             yield from ()
-            return self._generate(prompt, given, _asked(cancel, explain, stopped), explain)
+            asked = _asked(cancel, explain, stopped)
+            return self._generate(prompt, given, asked, explain, template_options)
 
         return await Background(work)
 
@@ -149,6 +158,7 @@ class Texts:
         *,
         cancel: threading.Event | None = None,
         explain: Explain | None = None,
+        template_options: Mapping[str, Any] | None = None,
         **options: Unpack[GenerationOptions],
     ) -> AsyncGeneration:
         """`stream` for an event loop: `async for token in engine.astream(...)`.
@@ -156,7 +166,7 @@ class Texts:
         An error of the prompt is raised by the first `await`.
         """
         settings = GenerationConfig.of(**{"logprobs": True, **options})
-        asked = TextPrompt(prompt)
+        asked = TextPrompt(prompt, template_options)
         _asked(cancel, explain)
         self.slots.scheduler.require_no_step(_IN_LOOP)
 
@@ -215,6 +225,7 @@ class Texts:
         options: GenerationOptions,
         cancelled: Cancelled,
         explain: Explain | None,
+        template_options: Mapping[str, Any] | None,
     ) -> Result | list[Result]:
         def write(each: TextPrompt, stopped: Cancelled) -> Result:
             settings = GenerationConfig.of(**options)
@@ -226,14 +237,16 @@ class Texts:
 
         several = prompts_of(prompt)
         if several is None:
-            return write(TextPrompt(prompt), cancelled)
+            return write(TextPrompt(prompt, template_options), cancelled)
         GenerationConfig.of(**options)  # also where there is no prompt
         self.slots.scheduler.require_no_step("several texts cannot be written")
-        return side_by_side(self._checked(several), write, cancelled)
+        return side_by_side(self._checked(several, template_options), write, cancelled)
 
-    def _checked(self, prompts: Sequence[Prompt]) -> list[TextPrompt]:
+    def _checked(
+        self, prompts: Sequence[Prompt], template_options: Mapping[str, Any] | None
+    ) -> list[TextPrompt]:
         """The prompts, tokenized. Raises InvalidValueError before any text is begun."""
-        checked = [TextPrompt(prompt) for prompt in prompts]
+        checked = [TextPrompt(prompt, template_options) for prompt in prompts]
         with self.slots.lock:
             for number, prompt in enumerate(checked):
                 try:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from secrets import token_hex
 from typing import Any
 
+from localspec.conversation.thinking import EFFORTS
 from localspec.engine.media_marks import join_parts
 from localspec.llama.model import MediaReader
 from localspec.server.chat_input import ChatInput
@@ -15,7 +16,7 @@ from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import event_line
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
-from localspec.server.options import EFFORTS, most_tokens
+from localspec.server.options import most_tokens
 from localspec.server.reply import Reply
 from localspec.server.service import Service
 from localspec.server.template_messages import require_said
@@ -58,13 +59,16 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> ChatIn
     )
     options: dict[str, Any] = {CONTINUE: True}
     budget = None
-    if output and (effort := output.one_of("effort", EFFORTS)):
+    if effort := output.one_of("effort", EFFORTS) if output else None:
         options["reasoning_effort"] = Effort(effort)
     if thinking is not None:
         kind = thinking.one_of("type", ("enabled", "disabled", "adaptive"))
         options["enable_thinking"] = kind != "disabled"
         budget = thinking.whole("budget_tokens", 0, 2**31 - 1) if kind == "enabled" else None
-    elif "reasoning_effort" not in options:
+    elif "enable_thinking" in service.template_options:
+        if effort:
+            options["enable_thinking"] = effort != "none"
+    elif not effort:
         # Most models of Anthropic think only if asked: programs take the first block for the text.
         options["enable_thinking"] = False
     messages = [*_system(body), *_messages(body, service.engine.model.projector)]

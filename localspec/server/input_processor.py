@@ -44,12 +44,14 @@ class InputProcessor:
     its text begins. So prompts are tokenized without the lock: a vocabulary never changes, and the
     engine of a server switches no models.
 
-    name: the model's. thinking_budget: the most tokens of reasoning where a request does not say;
+    name: the model's. template_options: variables for the chat template where a request does not
+    say. thinking_budget: the most tokens of reasoning where a request does not say;
     NO_BUDGET: no limit.
     """
 
     engine: Engine
     name: str
+    template_options: Mapping[str, Any]
     thinking_budget: int
 
     async def chat(self, chat: ChatInput, *, must_fit: bool = True) -> TextRequest:
@@ -61,7 +63,7 @@ class InputProcessor:
         if tools.must_call and chat.settings.describes_answer:  # there is a call, and no answer
             free = replace(chat.settings, schema=None, grammar=None, not_enforced=())
             chat = replace(chat, settings=free)
-        chat = replace(chat, template_options=_template_options(chat, budget))
+        chat = replace(chat, template_options=self._variables(chat, budget))
         self._require_short(sum(len(str(each.get("content") or "")) for each in chat.messages))
         read = await self.rendered(
             chat.messages, tools=tools.for_template, template_options=chat.template_options
@@ -196,6 +198,7 @@ class InputProcessor:
             )
 
         model = self.engine.model
+        template_options = {**self.template_options, **template_options}
         # A template is a foreign program and may take its time.
         read = await asyncio.to_thread(chat_prompt, model, messages, tools, template_options)
         if model.projector and require_written(read.text, messages):
@@ -286,18 +289,16 @@ class InputProcessor:
             what = f"{characters} characters, and the context holds {context} tokens"
             raise too_long(what, context)
 
-
-def _template_options(chat: ChatInput, budget: int) -> Mapping[str, Any]:
-    """The options of the template. Raises InvalidValueError."""
-    given = chat.template_options
-    if budget == 0:
-        given = {"enable_thinking": False, **given}
-    if not chat.tools.must_call and chat.settings.is_free:
-        return given
-    # A grammar describes a whole answer.
-    if given.get(CONTINUE) == REQUIRED:
-        raise InvalidValueError(
-            f"{CONTINUE} is true beside a grammar, a schema or a required call, which describe a "
-            "whole answer; leave one of them out"
-        )
-    return {**given, CONTINUE: False}
+    def _variables(self, chat: ChatInput, budget: int) -> Mapping[str, Any]:
+        """The options of the template. Raises InvalidValueError."""
+        none = {"enable_thinking": False} if budget == 0 else {}
+        given = {**self.template_options, **none, **chat.template_options}
+        if not chat.tools.must_call and chat.settings.is_free:
+            return given
+        # A grammar describes a whole answer.
+        if given.get(CONTINUE) == REQUIRED:
+            raise InvalidValueError(
+                f"{CONTINUE} is true beside a grammar, a schema or a required call, which describe "
+                "a whole answer; leave one of them out"
+            )
+        return {**given, CONTINUE: False}

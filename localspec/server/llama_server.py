@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 import localspec
-from localspec.conversation.thinking import thinking_switch
+from localspec.conversation.thinking import EFFORT, thinking_switch
 from localspec.engine.media_marks import without_marks
 from localspec.engine.prompt import special_texts
 from localspec.errors import WorkerError
@@ -27,6 +27,7 @@ from localspec.server.openai_chat import template_options
 from localspec.server.service import Service
 from localspec.server.slot_pool import PooledSlot
 from localspec.server.template_messages import messages_of
+from localspec.server.thinking import with_switches
 
 # The most of one request to /tokenize and /detokenize, which take seconds.
 _MOST_CHARACTERS, _MOST_TOKENS = 1 << 20, 1 << 16
@@ -104,7 +105,10 @@ async def _props(request: Request) -> Response:
                 "drafters": list(engine.drafter_set.names),
                 "no_drafter": engine.drafter_set.reason,
                 "notes": list(engine.notes),
-                "thinking": await asyncio.to_thread(thinking_switch, model.chat_template, {}),
+                "thinking": await asyncio.to_thread(
+                    thinking_switch, model.chat_template, with_switches(service.template_options)
+                ),
+                "reasoning_effort": service.template_options.get(EFFORT),
             },
         }
     return JsonAnswer(found)

@@ -9,6 +9,7 @@ from secrets import token_hex
 from time import perf_counter
 from typing import Any
 
+from localspec.conversation.thinking import EFFORTS
 from localspec.llama.model import Model
 from localspec.server.catalog import TAG
 from localspec.server.chat_input import ChatInput
@@ -18,7 +19,7 @@ from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
-from localspec.server.options import EFFORTS, TextSettings
+from localspec.server.options import TextSettings
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 from localspec.server.template_messages import messages_of

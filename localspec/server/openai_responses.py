@@ -5,11 +5,12 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
+from localspec.conversation.thinking import EFFORTS
 from localspec.server.chat_input import ChatInput
 from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import event_line, log_failed_stream
 from localspec.server.fields import Fields
-from localspec.server.options import EFFORTS, most_tokens
+from localspec.server.options import most_tokens
 from localspec.server.response_builder import Line, ResponseBuilder
 from localspec.server.responses_input import input_messages, input_tools
 from localspec.server.responses_items import given_items

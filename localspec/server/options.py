@@ -12,8 +12,6 @@ from localspec.server.fields import Fields
 from localspec.server.logit_bias import Tokenize, logit_bias
 from localspec.server.sampler_order import settings_of_order
 
-# How much to reason, for a template that knows `reasoning_effort` or `enable_thinking`.
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _RULES = ("coupled", "token", "block")
 _MOST_STOPS = 256
 _LEAST_TOP_P = 1e-9

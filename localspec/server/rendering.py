@@ -6,17 +6,16 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from localspec.conversation.thinking import thinking_variables
+from localspec.conversation.thinking import EFFORT
 from localspec.engine.media_marks import without_marks
 from localspec.engine.prompt import written
 from localspec.llama.chat_template import TemplateRefusedError, render
 from localspec.llama.model import Model
-from localspec.server.thinking import Effort
+from localspec.server.thinking import Effort, with_switches
 from localspec.server.tool_calls import family_of, for_template
 
 log = logging.getLogger("localspec.server")
 
-_EFFORT = "reasoning_effort"
 # What stands in for a level that a template refuses: None for no level at all.
 _levels: dict[tuple[str, str], str | None] = {}
 
@@ -29,8 +28,7 @@ def render_chat(
 ) -> str:
     """The messages as a model's chat template writes them. Raises InvalidValueError."""
     template = model.chat_template or ""
-    if isinstance(switch := options.get("enable_thinking"), bool):
-        options = {**thinking_variables(switch), **options}
+    options = with_switches(options)
     later_system = any(each.get("role") == "system" for each in messages[1:])
     later_system = later_system and writes_later_system(template)
     taken, given = for_template(
@@ -38,13 +36,13 @@ def render_chat(
     )
 
     def write(level: str | None) -> str:
-        rest = {name: value for name, value in options.items() if name != _EFFORT}
-        chosen = rest if level is None else {**rest, _EFFORT: level}
+        rest = {name: value for name, value in options.items() if name != EFFORT}
+        chosen = rest if level is None else {**rest, EFFORT: level}
         text = written(model, template, taken, tools=given, options=chosen)
         # A conversation may have begun with a model that reads images.
         return text if model.projector else without_marks(text)
 
-    effort = options.get(_EFFORT)
+    effort = options.get(EFFORT)
     if not isinstance(effort, Effort):
         return write(effort)
     try:
@@ -78,7 +76,7 @@ def _instead(
 def _refuses_always(template: str, effort: Effort) -> bool:
     """Whether a level is refused with any messages; a template may refuse it beside tools only."""
     try:
-        _plain(template, [{"role": "user", "content": "Hello"}], {_EFFORT: str(effort)})
+        _plain(template, [{"role": "user", "content": "Hello"}], {EFFORT: str(effort)})
     except TemplateRefusedError:
         return True
     return False

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +31,8 @@ class Service:
     """An engine, its slots, and what it counts.
 
     names: what clients may call the model; the first is listed.
-    usual: settings of texts whose requests say nothing else. thinking_budget: the most tokens of
+    usual: settings of texts whose requests say nothing else. template_options: variables for the
+    chat template where a request does not say. thinking_budget: the most tokens of
     reasoning where a request does not say; NO_BUDGET: no limit. kept: keeps what slots hold for the
     next run; None: nothing does. inputs: makes requests of messages and texts.
     """
@@ -40,6 +41,7 @@ class Service:
     pool: SlotPool
     names: Sequence[str]
     usual: GenerationOptions = field(default_factory=lambda: GenerationOptions())
+    template_options: Mapping[str, Any] = field(default_factory=dict)
     thinking_budget: int = NO_BUDGET
     metrics: Metrics = field(default_factory=Metrics)
     kept: KeptStates | None = None
@@ -52,7 +54,9 @@ class Service:
     inputs: InputProcessor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.inputs = InputProcessor(self.engine, self.name, self.thinking_budget)
+        self.inputs = InputProcessor(
+            self.engine, self.name, self.template_options, self.thinking_budget
+        )
 
     @property
     def name(self) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from localspec.conversation.thinking import EFFORT, EFFORTS, switched, thinking_variables
 from localspec.server.fields import Fields
-from localspec.server.options import EFFORTS
 from localspec.server.thinking_budget import named_budget
 
 # What OpenRouter has beside the effort, and what it is where it changes nothing.
@@ -29,6 +29,25 @@ class Effort(str):
         place = levels.index(self)
         others = sorted(range(len(levels)), key=lambda at: (abs(at - place), at))
         return [levels[at] for at in others[1:]]
+
+
+def usual_variables(options: Mapping[str, Any]) -> dict[str, Any]:
+    """A server's variables for templates, as those that a request gives in a protocol's words.
+
+    Of the names of a switch it has one, which a request's own replaces; `with_switches` adds the
+    others.
+    """
+    level, on = options.get(EFFORT), switched(options)
+    names = () if on is None else thinking_variables(on)
+    rest = {name: value for name, value in options.items() if name not in names}
+    rest |= {} if on is None else {"enable_thinking": on}
+    return {**rest, EFFORT: Effort(level)} if level in EFFORTS else rest
+
+
+def with_switches(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Variables for a template, with all names of a switch that they have."""
+    on = options.get("enable_thinking")
+    return {**(thinking_variables(on) if isinstance(on, bool) else {}), **options}
 
 
 def thinking_options(body: Fields) -> Mapping[str, Any]:

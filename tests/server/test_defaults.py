@@ -1,11 +1,14 @@
 """Defaults of a server: what its options say counts where a request does not say otherwise."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import templates
 from fakes.command_line import localspec
 from fakes.served import Served, serving
+from fakes.tiny import TURNS, write_tiny
 
 GREETING = [{"role": "user", "content": "list files"}]
 # A request of each protocol, and its member for the longest answer.
@@ -77,3 +80,98 @@ def test_a_wrong_one_is_refused_before_anything_is_loaded(
     assert done.code == 2
     assert said in done.err
     assert done.err.count("\n") == 1
+
+
+# Reasoning, and other variables of the chat template.
+
+LEVELS = (
+    "{% if reasoning_effort %}{% if reasoning_effort == 'xhigh' %}{{ raise_exception('no') }}"
+    "{% endif %}<{{ reasoning_effort }}>{% endif %}" + templates.STRICT
+)
+QUIET = "<think></think>"
+CHATS = [path for path, (body, _) in REQUESTS.items() if body.get("prompt") != "ls"]
+
+
+@pytest.fixture(scope="module")
+def told(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of two models, of which one has levels of reasoning."""
+    folder = tmp_path_factory.mktemp("told")
+    models = [folder / "levels.gguf", folder / "switch.gguf"]
+    for file, template in zip(models, (LEVELS, templates.STRICT), strict=True):
+        write_tiny(file, "llama", quantised=False, template=template, context=2048)
+    options = ("--no-think", "--reasoning-effort", "xhigh", "--draft", "suffix")
+    with serving(*map(str, models), *options, "--threads", "1", "--parallel", "2") as served:
+        yield served
+
+
+def _prompt(served: Served, model: str, **members: Any) -> str:
+    body = {"model": model, "messages": GREETING, **members}
+    return str(served.post("/apply-template", body).json()["prompt"])
+
+
+def test_a_request_says_more_of_reasoning_than_the_server(told: Served) -> None:
+    # The template refuses that level, and has the nearest one.
+    assert _prompt(told, "levels").startswith("<high>")
+    assert _prompt(told, "levels").endswith(QUIET)
+    own = _prompt(told, "levels", reasoning_effort="low")
+    assert own.startswith("<low>") and not own.endswith(QUIET)
+    on = _prompt(told, "levels", enable_thinking=True)
+    assert on.startswith("<high>") and not on.endswith(QUIET)
+    named = _prompt(told, "levels", chat_template_kwargs={"reasoning_effort": "max"})
+    assert named.startswith("<max>")
+    props = told.get("/props").json()["localspec"]
+    assert (props["thinking"], props["reasoning_effort"]) == (False, "xhigh")
+
+
+@pytest.mark.parametrize("path", CHATS)
+def test_answers_of_all_protocols_have_it(told: Served, path: str) -> None:
+    """The prompt says it, which is longer where reasoning is closed."""
+
+    def read(**members: Any) -> int:
+        body = {"model": "levels", **_request(path), **members}
+        usage = told.post(path, body).json()
+        return int(usage["timings"]["prompt_n"] + usage["timings"]["cache_n"])
+
+    switches = {
+        "/v1/responses": {"reasoning": {"effort": "high"}},
+        "/v1/messages": {"output_config": {"effort": "high"}},
+        "/api/chat": {"think": "high"},
+        "/api/generate": {"think": "high"},
+    }
+    own = switches.get(path, {"reasoning_effort": "high"})
+    assert read() - read(**own) == len("</think>")
+
+
+def test_of_several_models_each_is_told_what_it_can_follow(told: Served) -> None:
+    assert not [line for line in told.lines if "only switches" in line or "no effect" in line]
+    assert _prompt(told, "switch").endswith(QUIET)
+    assert not [line for line in told.lines if "no effect" in line]
+
+
+def test_a_server_that_lets_models_think_does_so_for_anthropics_clients(
+    own_cache: None, tmp_path: Path
+) -> None:
+    model = tmp_path / "switch.gguf"
+    write_tiny(model, "llama", quantised=False, template=templates.STRICT, context=512)
+    counted = {}
+    for switch in ("--think", "--no-think"):
+        with serving(str(model), switch, "--threads", "1", "--draft", "none") as served:
+            body, _ = REQUESTS["/v1/messages"]
+            asked = served.post("/v1/messages/count_tokens", body)
+            counted[switch] = asked.json()["input_tokens"]
+    assert counted["--no-think"] > counted["--think"]
+
+
+def test_what_a_model_cannot_follow_is_said_at_the_start(own_cache: None, tmp_path: Path) -> None:
+    model = tmp_path / "plain.gguf"
+    write_tiny(model, "llama", quantised=False, template=TURNS, context=512)
+    options = ("--no-think", "--template-option", "style=dry", "--threads", "1")
+    with serving(str(model), *options, "--draft", "none") as served:
+        assert served.get("/health").status_code == 200
+        its = "the chat template of plain.gguf"
+        assert (
+            f"localspec: --no-think has no effect: {its} has no switch for reasoning"
+            in served.lines
+        )
+        said = f"localspec: --template-option style has no effect: {its} does not read style"
+        assert said in served.lines

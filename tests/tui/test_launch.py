@@ -141,7 +141,7 @@ def test_a_model_that_was_deleted_is_a_note_and_the_bundled_pair(home: Path) -> 
         "nonsense",
         '{"sampling": {"top_k": "x"}}',
         '{"drop_oldest": "yes"}',
-        '{"session_options": {"thinking_budget": -1, "template_options": {"x": 1}}}',
+        '{"session_options": {"thinking_budget": -1, "template_options": ["x"]}}',
         '{"session_options": 1, "chat_template": 1}',
     ],
 )

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from fakes.pilot import running_chat
+from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import TEMPLATE, Script
 
 from localspec.conversation.thinking import thinking_switch, thinking_variables
@@ -51,6 +51,35 @@ def test_what_cannot_be_switched_is_one_line(tmp_path: Path) -> None:
             assert "has no switch for reasoning" in chat.text
             await chat.send("/think 5")
             assert "/think 5: say /think on or /think off" in chat.text
+
+    asyncio.run(body())
+
+
+@pytest.mark.slow
+def test_how_much_is_said_where_the_template_knows_levels(tmp_path: Path) -> None:
+    def lines(chat: ChatPilot) -> str:
+        return " ".join(chat.text.split())
+
+    async def body() -> None:
+        leveled = "{% if reasoning_effort %}<{{ reasoning_effort }}>{% endif %}" + TEMPLATE
+        script = Script(["one", "two"], template=leveled)
+        async with running_chat(script, tmp_path) as chat:
+            await chat.send("/think low")
+            assert "reasoning effort is low from the next answer on" in lines(chat)
+            await chat.ask("a")
+            [engine] = [each for each in script.engines if not each.closed]
+            prompt = b"".join(map(engine.model.piece, engine.slots.own._running.prompt)).decode()
+            assert "<low>" in prompt
+            assert not [note for note in chat.notes if "no effect" in note]
+            await chat.send("/think off")
+            assert "no switch for reasoning; /think low or /think high says how" in lines(chat)
+            await chat.send("/think 5")
+            assert "say /think on or /think off, or how much: low, medium, high" in lines(chat)
+            kept = chat.app.archive.settings(chat.app.autosave.key or "")
+            assert kept.session_options["template_options"]["reasoning_effort"] == "low"
+        async with running_chat(Script(template=SWITCHED), tmp_path / "switched") as chat:
+            await chat.send("/think low")
+            assert "knows no levels of reasoning; say /think on or /think off" in lines(chat)
 
     asyncio.run(body())
 

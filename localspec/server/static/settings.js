@@ -64,10 +64,11 @@ export class Settings {
 
   describeThinking(props) {
     const on = props ? props.localspec.thinking : undefined;
-    const usual = on === undefined ? "the model's" : on ? "on" : "off";
+    const effort = props?.localspec.reasoning_effort;
+    const usual = on === undefined ? "the model's" : effort ? `${effort} effort` : on ? "on" : "off";
     const choices = [new Option(`by default (${usual})`, "")];
     if (on !== null) choices.push(new Option("on", "on"), new Option("off", "off"));
-    else choices[0].text = "by default";
+    else choices[0].text = effort ? `by default (${effort} effort)` : "by default";
     if (props?.chat_template.includes("reasoning_effort")) {
       choices.push(...EFFORTS.map((effort) => new Option(`on, ${effort} effort`, effort)));
     }
