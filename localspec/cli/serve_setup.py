@@ -60,6 +60,8 @@ def print_setup(
         embedder=embedder,
     )
     output.data(f"{printed}\n")
+    if others := address.others:
+        output.note(f"on another machine it is {others} in place of {address.url}")
     for asked, most in zip(models, made_for, strict=True):
         if too_long := _too_long_for(client, most, runtime):
             output.note(too_long if len(models) == 1 else f"{shown_name(asked)}: {too_long}")

@@ -209,6 +209,7 @@ def _greeting(
         _summary(service, asked),
         f"serving at {url}/v1 (OpenAI) and {url} (Anthropic, Ollama); Ctrl-C ends it",
         f"chat in a browser: {url}",
+        *([f"other machines reach it at {others}"] if (others := asked.address.others) else []),
         f"OpenAI clients: OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",
         f"Claude Code: {' '.join(f'{k}={shlex.quote(v)}' for k, v in claude.items())} claude",
         *_others(asked),

@@ -15,6 +15,7 @@ from fakes.projectors import tiny_projector
 from fakes.served import Served, serving, wait_for
 from fakes.tiny import write_tiny
 
+from localspec.server.address import Address
 from localspec.server.client_setup import CLIENTS, setup
 
 NAME = "terminal-9m-q8_0"
@@ -310,3 +311,47 @@ def test_a_name_that_means_no_model_is_told(name: str, said: str) -> None:
 def test_a_key_is_never_shown() -> None:
     done = localspec("serve", "--setup", "curl", LOCALSPEC_API_KEY="secret")
     assert "YOUR_KEY" in done.out and "secret" not in done.out
+
+
+# A server that listens at all addresses.
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8080"),
+        ("192.168.1.7", "http://192.168.1.7:8080"),
+        ("0.0.0.0", "http://127.0.0.1:8080"),
+        ("::", "http://[::1]:8080"),
+    ],
+)
+def test_an_address_is_one_that_clients_can_use(
+    host: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = ["192.168.1.7", "fd00::7"]
+    monkeypatch.setattr("localspec.server.address.own_addresses", lambda: own)
+    found = Address(host, key="k")
+    everywhere = host in ("0.0.0.0", "::")
+    others = "http://192.168.1.7:8080 or http://[fd00::7]:8080" if everywhere else ""
+    assert (found.url, found.others) == (url, others)
+    own.clear()
+    assert found.others == ("port 8080 at any address of this machine" if everywhere else "")
+
+
+def test_a_server_for_others_says_where_they_reach_it() -> None:
+    options = ("--host", "0.0.0.0", "--threads", "1", "--draft", "none")
+    with serving(*options, LOCALSPEC_API_KEY="k") as served:
+        assert served.url.startswith("http://127.0.0.1:")
+        assert served.get("/health").status_code == 200
+        [line] = [each for each in served.lines if "other machines" in each]
+        port = served.url.rpartition(":")[2]
+        assert line.startswith("localspec: other machines reach it at ") and port in line
+        assert not [each for each in served.lines if "//0.0.0.0" in each]
+
+
+def test_settings_for_another_machine_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_API_KEY", "k")
+    done = localspec("serve", "--host", "0.0.0.0", "--setup", "codex")
+    assert 'base_url = "http://127.0.0.1:8080/v1"' in done.out and "0.0.0.0" not in done.out
+    assert "localspec: on another machine it is " in done.err
+    assert "in place of http://127.0.0.1:8080" in done.err
