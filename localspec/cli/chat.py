@@ -115,7 +115,7 @@ def chat(
 
     model = _only_model(model, named)
     runtime, told = pop_runtime_options(options), pop_template_options(options)
-    chosen = _merged_preset(preset, system, options)
+    chosen = _merged_preset(preset, system, options, frozenset(filter(_is_of_settings, options)))
     if web and plain:
         raise InvalidValueError("--web and --plain are two kinds of chat; leave one out")
     if plain and theme and _is_named("theme"):
@@ -180,8 +180,16 @@ def _thinking(told: TemplateOptions, budget: int | None) -> dict[str, Any]:
     return switch if budget is None else {**switch, "thinking_budget": budget}
 
 
-def _merged_preset(preset: str | None, system: str | None, options: Mapping[str, Any]) -> "Preset":
-    """Return system prompt and sampling: the command line's, else the preset's."""
+def _merged_preset(
+    preset: str | None,
+    system: str | None,
+    options: Mapping[str, Any],
+    of_settings: frozenset[str] = frozenset(),
+) -> "Preset":
+    """Return system prompt and sampling: the command line's, else the preset's, else the settings'.
+
+    of_settings: which of the options have the value of a setting.
+    """
     from localspec.generation_config import GenerationConfig
     from localspec_tui import presets
     from localspec_tui.presets import Preset
@@ -190,7 +198,8 @@ def _merged_preset(preset: str | None, system: str | None, options: Mapping[str,
     given = {name: value for name, value in options.items() if value is not None}
     if given["rule"] == GenerationConfig().rule:
         del given["rule"]
-    chosen = {**kept.options, **given}
+    usual = {name: given.pop(name) for name in of_settings & given.keys()}
+    chosen = {**usual, **kept.options, **given}
     GenerationConfig.of(**chosen)
     return Preset(kept.system if system is None else system, chosen)
 
@@ -199,6 +208,12 @@ def _is_given(option: str) -> bool:
     """Whether an option is not its default: `--draft auto` replaces the drafters of a session."""
     source = click.get_current_context().get_parameter_source(option)
     return source is not ParameterSource.DEFAULT
+
+
+def _is_of_settings(option: str) -> bool:
+    """Whether an option has the value of a setting."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.DEFAULT_MAP
 
 
 def _is_named(option: str) -> bool:

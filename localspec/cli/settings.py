@@ -101,6 +101,15 @@ class Setting:
         return None
 
 
+# How texts are written: of generate, chat and serve. What is measured or checked is not theirs.
+_OF_TEXTS = (
+    Setting("temperature", "from the GGUF, else 0.8", 0, is_whole=False),
+    Setting("top_k", "from the GGUF, else 40", 0),
+    Setting("top_p", "from the GGUF, else 0.95", 0, is_above=True, is_whole=False, most=1),
+    Setting("min_p", "from the GGUF, else 0.05", 0, is_whole=False, most=1),
+    Setting("repeat_penalty", "1", 0, is_above=True, is_whole=False),
+)
+_WRITE = ("generate", "chat", "serve")
 SETTINGS = {
     each.name: each
     for each in (
@@ -141,8 +150,13 @@ SETTINGS = {
         Setting(
             "draft_kv_type", "f16", choices=_KV_TYPES, of_two=True, parameter="drafter_kv_type"
         ),
+        *_OF_TEXTS,
     )
 }
+
+
+# A conversation that goes on, or a recorded text, has its own.
+_OF_A_CONVERSATION = {"model", "draft", *(each.name for each in _OF_TEXTS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +238,7 @@ class CommandDefaults(Mapping[str, Any]):
                 raise ModelNotFoundError(f"{error} ({name}: {source})") from error
 
     def _value(self, name: str) -> Value | None:
-        if name in ("model", "draft") and self._has_own_model():
+        if name in _OF_A_CONVERSATION and self._has_own_model():
             return None
         value = self._settings.find(name).value
         return self._draft(str(value)) if value and name == "draft" else value
@@ -264,6 +278,8 @@ def _obeyed(command: str) -> Iterator[Setting]:
         "train": {*SETTINGS} - {"device"},
     }
     wanted = others.get(command, {*SETTINGS})
+    if command not in _WRITE:
+        wanted = wanted - {each.name for each in _OF_TEXTS}
     return (setting for setting in SETTINGS.values() if setting.name in wanted)
 
 

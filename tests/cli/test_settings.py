@@ -14,8 +14,10 @@ from localspec.cli.main import localspec as commands
 from localspec.cli.settings import SETTINGS, CommandDefaults, Settings
 from localspec.errors import InvalidValueError
 from localspec.gguf.kv_types import KV_TYPES
+from localspec.gguf.reader import read_header
 from localspec.loading.config import RuntimeConfig
 from localspec.models import registry
+from localspec.sampling.params import SamplingParams
 
 BUNDLED = registry.bundled().target
 ASK = ("generate", "def f(", "-n", "5", "--seed", "3")
@@ -125,11 +127,11 @@ def test_config_says_where_each_is_from(
 
 
 def test_an_unknown_key_is_named_and_ignored(cli: Run, file: Path) -> None:
-    file.write_text('drafter = "suffix"\ntemprature = 3\n[chat]\n')
+    file.write_text('drafter = "suffix"\nzebra = 3\n[chat]\n')
     done = cli(*ASK)
     assert done.code == 0
     assert f"{file}: the unknown key 'drafter' is ignored; did you mean draft?" in done.err
-    assert "'temprature' is ignored; the keys are model, draft, ctx," in done.err
+    assert "'zebra' is ignored; the keys are model, draft, ctx," in done.err
     assert "'chat' is ignored" in done.err
 
 
@@ -220,6 +222,47 @@ def test_each_command_takes_what_suits_it(
     params = command.make_context(name, others, parent, default_map=defaults).params
     assert (params["model"], params["draft"]) == (model, draft)
     assert params.get("context") == (512 if name in ("chat", "plan") else None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "temperature"),
+    [
+        (["generate", "x"], 0.25),
+        (["generate", "x", "--temperature", "0"], 0),
+        (["chat"], 0.25),
+        (["serve"], 0.25),
+        # They have their own, or measure and check.
+        (["chat", "-c"], None),
+        (["chat", "--resume", "3f"], None),
+        (["audit", "--prompt", "x"], None),
+        (["bench"], None),
+    ],
+)
+def test_sampling_is_set_for_what_writes_texts(
+    file: Path, arguments: list[str], temperature: float | None
+) -> None:
+    file.write_text("temperature = 0.25\n")
+    name, *others = arguments
+    parent = click.Context(commands, help_option_names=["-h", "--help"])
+    command = commands.get_command(parent, name)
+    assert command is not None
+    defaults: Any = CommandDefaults(name, Settings())
+    params = command.make_context(name, others, parent, default_map=defaults).params
+    assert params.get("temperature") == temperature
+
+
+def test_sampling_reaches_the_text(cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("temperature", "0.25"), ("top_k", "7"), ("top_p", "0.5")):
+        assert cli("config", "set", name, value).code == 0
+    monkeypatch.setenv("LOCALSPEC_TOP_K", "9")
+    sampling = cli(*ASK, "--top-p", "0.75", "--json").record["recipe"]["sampling"]
+    names = ("temperature", "top_k", "top_p", "min_p")
+    # The last one is the GGUF's or the default.
+    usual = SamplingParams.for_model(read_header(BUNDLED).metadata).min_p
+    assert [sampling[name] for name in names] == [0.25, 9, 0.75, pytest.approx(usual)]
+    for name, value in (("temperature", "-1"), ("top_p", "0"), ("min_p", "2"), ("top_k", "0.5")):
+        refused = cli("config", "set", name, value)
+        assert refused.code == 2 and f"the value of {name} is" in refused.err
 
 
 def test_audit_scores_the_model_that_wrote_the_text(cli: Run, file: Path) -> None:

@@ -287,4 +287,8 @@ def test_the_command_line_overrides_a_preset(home: Path) -> None:
         "Be brief.", {"temperature": 0.7, "top_k": 5, "rule": "token"}
     )
     assert _merged_preset("mine", "Be long.", given).system == "Be long."
+    # A setting counts less than a preset.
+    of_settings = frozenset({"temperature"})
+    assert _merged_preset("mine", None, given, of_settings).options["temperature"] == 0.1
+    assert _merged_preset(None, None, given, of_settings).options["temperature"] == 0.7
     assert _merged_preset(None, None, given) == Preset(None, {"temperature": 0.7})
