@@ -1,7 +1,6 @@
 """POST /api/chat and /api/generate, as Ollama's clients speak them."""
 
 import json
-import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from localspec.server.chat_prompt import CONTINUE
 from localspec.server.content_reader import ContentReader
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
+from localspec.server.known_members import unused_members, unused_options
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.options import TextSettings
@@ -28,8 +28,6 @@ from localspec.server.thinking import Effort
 from localspec.server.thinking_budget import refuse_budget, thinking_budget
 from localspec.server.tool_calls import Arguments, CallBegun, CallEnded, Event, whole_arguments
 from localspec.server.tool_use import openai_tools
-
-log = logging.getLogger("localspec.server")
 
 NDJSON = "application/x-ndjson"
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
@@ -157,8 +155,7 @@ def _settings_fields(body: Fields) -> Fields:
 
 def _settings(fields: Fields, body: Fields, service: Service) -> TextSettings:
     context = service.engine.context
-    if (wanted := fields.whole("num_ctx") or 0) > context:
-        log.info("num_ctx is %d, and the context has %d tokens; start with --ctx", wanted, context)
+    options = body.member("options") or Fields({}, "options")
     limits = (fields.whole(name) for name in _LIMITS)
     most = next((each for each in limits if each is not None), -1)
     depth = fields.whole("draft_num_predict", most=64)
@@ -170,6 +167,7 @@ def _settings(fields: Fields, body: Fields, service: Service) -> TextSettings:
         logprobs=bool(body.flag("logprobs")),
         top_logprobs=top if body.flag("logprobs") and top else None,
         formats={"format": _format(body)},
+        not_used=[*unused_members(body), *unused_options(options, context)],
     )
 
 

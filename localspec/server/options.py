@@ -1,6 +1,6 @@
 """Options: the settings of a text, read from the members that several protocols share."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +9,7 @@ from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.server.constraint import Constraint
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
+from localspec.server.known_members import unused_members
 from localspec.server.logit_bias import Tokenize, logit_bias
 from localspec.server.sampler_order import settings_of_order
 
@@ -50,11 +51,13 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
 class TextSettings(GenerationConfig):
     """The settings of a text that a request asks for.
 
-    not_enforced: what of its schemas the text is not held to, a line for each of them. of_all:
+    not_enforced: what of its schemas the text is not held to, a line for each of them. not_used:
+    what else of the request has no effect, a line for each. of_all:
     whether the grammar describes reasoning and calls too, and not only an answer in their place.
     """
 
     not_enforced: tuple[str, ...] = ()
+    not_used: tuple[str, ...] = ()
     of_all: bool = False
 
     @property
@@ -69,12 +72,14 @@ def settings_of(
     tokenize: Tokenize,
     *,
     formats: Mapping[str, Mapping[str, Any] | None] = {},
+    not_used: Iterable[str] | None = None,
     **given: Any,
 ) -> TextSettings:
     """The settings that a body asks for. given: settings that the protocol has read itself.
 
     tokenize: the model's, for a bias of texts. formats: what the answer is to be in the form of
-    OpenAI's `response_format`, by the protocol's member that says so. A setting that the body
+    OpenAI's `response_format`, by the protocol's member that says so. not_used: what of the request
+    has no effect, where that is not only of this body. A setting that the body
     leaves out is the `usual` one, else the GGUF's, else the default. Raises ApiError.
     """
     body.refuse(_NOT_HERE)
@@ -123,7 +128,12 @@ def settings_of(
     chosen |= settings_of_order(body, {**usual, **chosen})
     try:
         settings = TextSettings.of(**{**usual, **chosen})
-        return replace(settings, not_enforced=constraint.not_enforced, of_all=constraint.of_all)
+        return replace(
+            settings,
+            not_enforced=constraint.not_enforced,
+            not_used=(*(unused_members(body) if not_used is None else not_used),),
+            of_all=constraint.of_all,
+        )
     except InvalidValueError as error:
         raise ApiError.of(error) from error
 

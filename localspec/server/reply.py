@@ -124,7 +124,7 @@ class Reply:
         """What of the request has no effect, a line for each."""
         names = self._slot.loaded.drafter_set.names
         why = prediction_unused(self.asked.settings, names)
-        return [f"prediction: {why}"] if why else []
+        return [*([f"prediction: {why}"] if why else []), *self.asked.settings.not_used]
 
     @property
     def stop_string(self) -> str | None:

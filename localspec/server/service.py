@@ -25,6 +25,9 @@ from localspec.server.thinking_budget import NO_BUDGET
 
 log = logging.getLogger("localspec.server")
 
+# So many members of requests that have no effect are logged.
+_MOST_TOLD = 256
+
 
 @dataclass(slots=True)
 class Service:
@@ -52,6 +55,8 @@ class Service:
     # Long work that writes no text leaves threads to the requests of others.
     aside: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     inputs: InputProcessor = field(init=False)
+    # What was said of members of requests.
+    _told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.inputs = InputProcessor(
@@ -104,6 +109,14 @@ class Service:
         """The settings that a body asks for, as `options.settings_of`. Raises ApiError."""
         return settings_of(body, self.usual, self.tokens, **given)
 
+    def _news(self, reply: Reply) -> list[str]:
+        """What of a request has no effect; of its members, what the log has not said before."""
+        lines, settings = reply.not_used, reply.asked.settings
+        room = _MOST_TOLD - len(self._told)
+        news = [line for line in settings.not_used if line not in self._told][: max(0, room)]
+        self._told.update(news)
+        return [line for line in lines if line in news or line not in settings.not_used]
+
     @asynccontextmanager
     async def reply(self, asked: TextRequest, *, is_choice: bool = False) -> AsyncIterator[Reply]:
         """The reply to a request, on a slot, as soon as one is free; it ends with the `with`.
@@ -119,7 +132,7 @@ class Service:
             self.replies[pooled.number] = reply
             for line in () if is_choice else asked.settings.not_enforced:
                 log.warning("what is not enforced of a schema: %s", line)
-            for line in () if is_choice else reply.not_used:
+            for line in () if is_choice else self._news(reply):
                 log.warning("what is not used of a request: %s", line)
             try:
                 yield reply

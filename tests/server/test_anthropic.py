@@ -156,6 +156,7 @@ def test_a_stream_that_ends_before_its_first_token_has_a_beginning() -> None:
 
     service: Any = SimpleNamespace(
         name=MODEL, require_model=lambda _: None,
+        template_options={},
         engine=SimpleNamespace(context=512, model=SimpleNamespace(projector=None)),
         settings_of=lambda *_body, **_given: TextSettings(), reply=reply,
         inputs=SimpleNamespace(chat=chat),

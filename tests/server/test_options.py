@@ -27,6 +27,7 @@ def tokens(text: str) -> list[int]:
 SERVICE: Any = SimpleNamespace(
     settings_of=lambda body, **given: settings_of(body, {}, tokens, **given),
     require_model=lambda _: None,
+    template_options={},
     engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None, projector=None)),
 )
 

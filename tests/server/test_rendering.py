@@ -25,6 +25,7 @@ LEVELS = """{%- if reasoning_effort is defined
 SERVICE: Any = SimpleNamespace(
     require_model=lambda _: None,
     settings_of=lambda *_body, **_given: TextSettings(),
+    template_options={},
     engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None, projector=None)),
 )
 

@@ -189,6 +189,7 @@ def test_a_stream_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         name=MODEL,
         require_model=lambda _: None,
         settings_of=lambda *_body, **_given: TextSettings(),
+        template_options={},
         engine=SimpleNamespace(
             context=512, model=SimpleNamespace(chat_template=None, projector=None)
         ),
