@@ -53,7 +53,9 @@ _NAMES_HERE = {
     "--gpu-layers-draft": "--draft-gpu-layers",
     "--hf-repo": "--model",
     "--json-schema": "--schema",
+    "--keep-alive": "--unload-after",
     "--main-gpu": "--device",
+    "--max-model-len": "--ctx",
     "--mirostat-ent": "--mirostat-tau",
     "--mirostat-lr": "--mirostat-eta",
     "--mlock": "--load-mode",
@@ -69,6 +71,8 @@ _NAMES_HERE = {
     "--reasoning-budget": "--thinking-budget",
     "--repeat-last-n": "--penalty-window",
     "--reverse-prompt": "--stop",
+    "--served-model-name": "--alias",
+    "--sleep-idle-seconds": "--unload-after",
     "--slot-save-path": "--keep",
     "--spec-draft-device": "--draft-device",
     "--spec-draft-model": "--draft",
@@ -77,6 +81,8 @@ _NAMES_HERE = {
     "--spec-draft-type-k": "--draft-kv-type",
     "--spec-draft-type-v": "--draft-kv-type",
     "--spec-type": "--draft",
+    "--speculative-config": "--draft",
+    "--temp": "--temperature",
     "--verbose": "--stats",
 }
 # Ollama's --think with a value; others are levels.
@@ -92,6 +98,19 @@ _IN_WORDS = {
     "--file": _PROMPT,
     "--interactive": _CHAT,
     "--prompt": _PROMPT,
+}
+_LORA = "adapters (LoRA) are not read; llama-export-lora merges one into its model"
+# Options of programs that load models for which there is none here.
+_NONE_HERE = {
+    "--jinja": "chat templates (Jinja) are always read; leave it out",
+    "--lora": _LORA,
+    "--lora-scaled": _LORA,
+    "--metrics": "/metrics is always there; leave it out",
+    "--multiline": "a message may always have several lines; leave it out",
+    "--multiline-input": "a message may always have several lines; leave it out",
+    "--no-ui": "the page is always there; leave it out",
+    "--no-webui": "the page is always there; leave it out",
+    "--slots": "/slots is always there; leave it out",
 }
 _NONE_STAYS = "a model is loaded while a command runs; Ctrl-C ends localspec serve"
 _PAIRS = "-m takes a model's file as it is, and models.toml lists pairs of your own"
@@ -152,8 +171,9 @@ def name_here(ctx: click.Context, option: str) -> str:
             return f"did you mean {name}?"
     arguments = [each.name for each in parameters if isinstance(each, click.Argument)]
     takes_prompt = "prompt" in arguments
-    if takes_prompt and option in _IN_WORDS:
-        return _IN_WORDS[option]
+    in_words = {**(_NONE_HERE if "--ctx" in known else {}), **(_IN_WORDS if takes_prompt else {})}
+    if option in in_words:
+        return in_words[option]
     if is_long and (similar := did_you_mean(option, known)):
         return similar
     if isinstance(ctx.command, click.Group):

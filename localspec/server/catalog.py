@@ -134,9 +134,11 @@ class Catalog:
             return None
         if found := self._named.get(plain):
             return found
+        # A client may have a name of its own.
+        also = f", or start the server with --alias {plain:.80}" if len(self.models) == 1 else ""
         raise ApiError(
             404,
-            f"the model {name:.80} is not served here; {_asking(self.every)}",
+            f"the model {name:.80} is not served here; {_asking(self.every)}{also}",
             param="model",
             code="model_not_found",
         )

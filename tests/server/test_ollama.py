@@ -274,7 +274,7 @@ def test_a_model_is_there_when_it_is_asked_for(client: Client) -> None:
     ("path", "body", "status", "said"),
     [
         ("/api/chat", {"model": "other:latest", "messages": QUESTION}, 404, "is not served here"),
-        ("/api/show", {"model": "other"}, 404, "is not served here"),
+        ("/api/show", {"model": "other"}, 404, "or start the server with --alias other"),
         ("/api/generate", {"prompt": "a", "system": "b", "raw": True}, 400, "system is 'b'"),
         ("/api/generate", {"prompt": "a", "options": {"n": 2}}, 400, "n is 2"),
         ("/api/generate", {"prompt": "a", "template": "{{ .Prompt }}"}, 400, "template is"),
