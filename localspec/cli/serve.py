@@ -18,6 +18,7 @@ from localspec.cli.thinking_options import (
     pop_template_options,
     template_options,
 )
+from localspec.cli.utf8_text import utf8_text
 from localspec.errors import InvalidValueError
 from localspec.server.address import HOST, PORT, Address
 from localspec.server.child import Job
@@ -38,8 +39,8 @@ _KEY_VARIABLE = "LOCALSPEC_API_KEY"
 class ServeRequest:
     """What is to be served, and how.
 
-    models, draft, parallel, queue_limit, keep, thinking_budget, embed and embed_ctx: as on the
-    command line; a model None is the bundled one.
+    models, draft, parallel, queue_limit, keep, thinking_budget, system, embed and embed_ctx: as on
+    the command line; a model None is the bundled one.
     usual: settings of texts whose requests do not say otherwise. told: what chat templates are told
     then. aliases: names for clients, beside the model's own. setup_command: prints settings of
     clients, once the context and the client are named behind it. unload_after: in seconds; None:
@@ -59,6 +60,7 @@ class ServeRequest:
     keep: bool
     unload_after: float | None
     thinking_budget: int
+    system: str | None
     remember: bool
     copied_texts: Sequence[str]
     chat_template: str | None
@@ -107,6 +109,12 @@ class ServeRequest:
     default=-1,
     show_default=True,
     help="Tokens of reasoning per answer, where a request does not say; -1: no limit.",
+)
+@click.option(
+    "--system",
+    metavar="TEXT",
+    callback=utf8_text,
+    help="System prompt of chats that have none of their own.",
 )
 @template_options
 @sampling_options
@@ -161,6 +169,7 @@ def serve(
     keep: bool,
     unload_after: float | None,
     thinking_budget: int,
+    system: str | None,
     remember: bool,
     copied_texts: tuple[str, ...],
     chat_template: str | None,
@@ -221,6 +230,7 @@ def serve(
         keep=keep,
         unload_after=None if unload_after is None else 60 * unload_after,
         thinking_budget=thinking_budget,
+        system=system,
         remember=remember,
         copied_texts=copied_texts,
         chat_template=chat_template,

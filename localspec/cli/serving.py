@@ -16,7 +16,7 @@ from localspec.cli.output import Output, join_facts, show_log_as_notes
 from localspec.cli.serve import ServeRequest
 from localspec.cli.serve_setup import shown_name
 from localspec.drafters.spec import parse_draft
-from localspec.engine.engine import load_with
+from localspec.engine.engine import Engine, load_with
 from localspec.errors import (
     DrafterMismatchError,
     LocalspecError,
@@ -51,7 +51,7 @@ from localspec.server.service import Service
 from localspec.server.slot_pool import SlotPool
 from localspec.server.thinking import usual_variables
 from localspec.utils.format import counted, format_seconds
-from localspec.utils.option_names import option
+from localspec.utils.option_names import have_no_effect, option
 
 # Loading that takes longer says what it is at.
 _QUICK_SECONDS = 2.0
@@ -172,6 +172,7 @@ class _Serving:
                 names,
                 # A request's order of samplers may be any as long as XTC is off.
                 {"xtc_probability": recommended.xtc_probability, **asked.usual},
+                system=asked.system or "",
                 template_options=usual_variables(asked.told.variables),
                 thinking_budget=asked.thinking_budget,
                 kept=kept,
@@ -242,11 +243,19 @@ def _notes(service: Service, asked: ServeRequest) -> list[str]:
         *([too_small] if too_small else []),
         *engine.notes,
         *drafting_unused(engine, asked.usual),
+        *_useless_system(engine, asked),
         *asked.told.without_effect(
             engine.model.chat_template or "", template_in_words(engine, asked.chat_template)
         ),
         *([service.pool.note] if service.pool.note else []),
     ]
+
+
+def _useless_system(engine: Engine, asked: ServeRequest) -> list[str]:
+    """What is said of a system prompt that no chat can have."""
+    if not asked.system or engine.model.chat_template:
+        return []
+    return [have_no_effect(["--system"], f"{engine.model.path.name} has no chat template")]
 
 
 def _others(asked: ServeRequest) -> list[str]:

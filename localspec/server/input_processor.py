@@ -44,13 +44,14 @@ class InputProcessor:
     its text begins. So prompts are tokenized without the lock: a vocabulary never changes, and the
     engine of a server switches no models.
 
-    name: the model's. template_options: variables for the chat template where a request does not
-    say. thinking_budget: the most tokens of reasoning where a request does not say;
-    NO_BUDGET: no limit.
+    name: the model's. system: the system prompt of chats that have none; "": none.
+    template_options: variables for the chat template where a request does not say.
+    thinking_budget: the most tokens of reasoning where a request does not say; NO_BUDGET: no limit.
     """
 
     engine: Engine
     name: str
+    system: str
     template_options: Mapping[str, Any]
     thinking_budget: int
 
@@ -63,7 +64,8 @@ class InputProcessor:
         if tools.must_call and chat.settings.describes_answer:  # there is a call, and no answer
             free = replace(chat.settings, schema=None, grammar=None, not_enforced=())
             chat = replace(chat, settings=free)
-        chat = replace(chat, template_options=self._variables(chat, budget))
+        messages = self._with_system(chat.messages)
+        chat = replace(chat, messages=messages, template_options=self._variables(chat, budget))
         self._require_short(sum(len(str(each.get("content") or "")) for each in chat.messages))
         read = await self.rendered(
             chat.messages, tools=tools.for_template, template_options=chat.template_options
@@ -198,6 +200,7 @@ class InputProcessor:
             )
 
         model = self.engine.model
+        messages = self._with_system(messages)
         template_options = {**self.template_options, **template_options}
         # A template is a foreign program and may take its time.
         read = await asyncio.to_thread(chat_prompt, model, messages, tools, template_options)
@@ -288,6 +291,12 @@ class InputProcessor:
         if characters > context * LONGEST_TOKEN:
             what = f"{characters} characters, and the context holds {context} tokens"
             raise too_long(what, context)
+
+    def _with_system(self, messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """The messages behind the server's system prompt, if they have none of their own."""
+        if not self.system or any(each.get("role") == "system" for each in messages):
+            return messages
+        return [{"role": "system", "content": self.system}, *messages]
 
     def _variables(self, chat: ChatInput, budget: int) -> Mapping[str, Any]:
         """The options of the template. Raises InvalidValueError."""

@@ -108,6 +108,7 @@ async def _props(request: Request) -> Response:
                 "thinking": await asyncio.to_thread(
                     thinking_switch, model.chat_template, with_switches(service.template_options)
                 ),
+                "system": service.system,
                 "reasoning_effort": service.template_options.get(EFFORT),
             },
         }

@@ -34,7 +34,8 @@ class Service:
     """An engine, its slots, and what it counts.
 
     names: what clients may call the model; the first is listed.
-    usual: settings of texts whose requests say nothing else. template_options: variables for the
+    usual: settings of texts whose requests say nothing else. system: the system prompt of chats
+    that have none; "": none. template_options: variables for the
     chat template where a request does not say. thinking_budget: the most tokens of
     reasoning where a request does not say; NO_BUDGET: no limit. kept: keeps what slots hold for the
     next run; None: nothing does. inputs: makes requests of messages and texts.
@@ -44,6 +45,7 @@ class Service:
     pool: SlotPool
     names: Sequence[str]
     usual: GenerationOptions = field(default_factory=lambda: GenerationOptions())
+    system: str = ""
     template_options: Mapping[str, Any] = field(default_factory=dict)
     thinking_budget: int = NO_BUDGET
     metrics: Metrics = field(default_factory=Metrics)
@@ -60,7 +62,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.inputs = InputProcessor(
-            self.engine, self.name, self.template_options, self.thinking_budget
+            self.engine, self.name, self.system, self.template_options, self.thinking_budget
         )
 
     @property

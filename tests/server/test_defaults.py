@@ -99,7 +99,7 @@ def told(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     models = [folder / "levels.gguf", folder / "switch.gguf"]
     for file, template in zip(models, (LEVELS, templates.STRICT), strict=True):
         write_tiny(file, "llama", quantised=False, template=template, context=2048)
-    options = ("--no-think", "--reasoning-effort", "xhigh", "--draft", "suffix")
+    options = ("--no-think", "--reasoning-effort", "xhigh", "--draft", "suffix", "--system", "Hm.")
     with serving(*map(str, models), *options, "--threads", "1", "--parallel", "2") as served:
         yield served
 
@@ -140,6 +140,33 @@ def test_answers_of_all_protocols_have_it(told: Served, path: str) -> None:
     }
     own = switches.get(path, {"reasoning_effort": "high"})
     assert read() - read(**own) == len("</think>")
+
+
+@pytest.mark.parametrize("path", CHATS)
+def test_a_chat_without_a_system_prompt_has_the_servers(told: Served, path: str) -> None:
+    owns = {
+        "/v1/responses": {"instructions": "HmmHmm."},
+        "/v1/messages": {"system": "HmmHmm."},
+        "/api/generate": {"system": "HmmHmm."},
+    }
+    messages = {"messages": [{"role": "system", "content": "HmmHmm."}, *GREETING]}
+
+    def read(**members: Any) -> int:
+        body = {"model": "levels", **_request(path), **members}
+        found = told.post(path, body).json()["timings"]
+        return int(found["prompt_n"] + found["cache_n"])
+
+    assert read(**owns.get(path, messages)) - read() == len("HmmHmm.") - len("Hm.")
+
+
+def test_the_servers_system_prompt_is_first_and_only_where_there_is_none(told: Served) -> None:
+    def prompt(*roles: str) -> str:
+        messages = [{"role": role, "content": f"<{role}>"} for role in roles]
+        return str(told.post("/apply-template", {"messages": messages}).json()["prompt"])
+
+    assert prompt("user").index("Hm.") < prompt("user").index("<user>")
+    assert "Hm." not in prompt("developer", "user") + prompt("system", "user")
+    assert told.get("/props").json()["localspec"]["system"] == "Hm."
 
 
 def test_of_several_models_each_is_told_what_it_can_follow(told: Served) -> None:

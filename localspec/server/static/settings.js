@@ -58,6 +58,7 @@ export class Settings {
     for (const name of NUMBERS) this.fields[name].placeholder = shown(usual[name]);
     this.fields.seed.placeholder = usual.seed >= 0 ? String(usual.seed) : "random";
     this.fields.max_tokens.placeholder = "no limit";
+    this.fields.system.placeholder = props?.localspec.system || "";
     this.describeThinking(props);
     if (!this.dialog.open) this.fill();
   }
