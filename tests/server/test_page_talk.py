@@ -240,9 +240,10 @@ def test_an_answer_that_was_being_written_is_kept_as_far_as_it_came(page: Any) -
 KEPT = """async ([images, text]) => {
     const { Talk } = await import("/static/talk.js");
     const said = { text, runs: [] };
-    const answer = { said, kept: { said, thought: { text: "", runs: [] }, facts: "" } };
+    const kept = { said, thought: { text: "", runs: [] }, facts: "" };
+    const answer = { said, kept, behind: [] };
     const pictures = images.map((length) => ({ name: "a", url: "x".repeat(length) }));
-    const saved = new Talk([{ text: "q", images: pictures, answer }]).save();
+    const saved = new Talk([{ text: "q", images: pictures, answer, answers: [answer] }]).save();
     return [saved, Talk.recalled().map(({ images, lost }) => [images.length, lost ?? null])];
 }"""
 

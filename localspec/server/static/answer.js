@@ -35,6 +35,28 @@ export function question({ text, images, lost }) {
   return made;
 }
 
+// Which of the answers to a question is shown, and the way to the others.
+function variants() {
+  const made = element("span", "variants");
+  made.setAttribute("role", "group");
+  made.setAttribute("aria-label", "Answers to this message");
+  const [former, next] = [action("‹", "former", "Former answer"), action("›", "next", "Next answer")];
+  for (const each of [former, next]) each.setAttribute("aria-label", each.title);
+  made.append(former, element("span", "place"), next);
+  return made;
+}
+
+// Say of each answer to a question which it is.
+export function number(answers) {
+  answers.forEach((answer, at) => {
+    const [former, place, next] = answer.variants.children;
+    answer.variants.hidden = answers.length === 1;
+    place.textContent = `${at + 1} / ${answers.length}`;
+    former.disabled = !at;
+    next.disabled = at === answers.length - 1;
+  });
+}
+
 // A text and the origins of its parts: [class, length] of each.
 export class Text {
   constructor({ text, runs } = { text: "", runs: [] }) {
@@ -106,22 +128,50 @@ export class Answer {
     this.reasoning.append(element("summary", "", "Reasoning"), element("div"));
     this.text = element("div", "text");
     this.actions = element("span", "acts");
-    const copy = action("Copy", "copy", "Copy the answer as it was written");
-    this.actions.append(copy, action("Again", "again", "Ask again, with another seed"));
+    this.variants = variants();
+    this.copy = action("Copy", "copy", "Copy the answer as it was written");
+    this.continue = action("Continue", "continue", "Go on with this answer where it ends");
+    const again = action("Again", "again", "Ask again, with another seed; this answer is kept");
+    this.actions.append(this.variants, this.copy, this.continue, again);
+    number([this]);
     this.node.append(this.reasoning, this.text, this.line, this.actions);
     this.views = [
       new TextView(this.thought, this.reasoning.lastChild, false),
       new TextView(this.said, this.text, !kept.said),
     ];
+    // The turns behind it, where another answer is shown in its place.
+    this.behind = [];
     this.ended = false;
+    // Its facts and its length when it was gone on with.
+    this.former = null;
     this.waits = false;
     this.show(view);
-    if (kept.said) this.end();
+    if (kept.said) this.end("", "", kept.isCut);
   }
 
   get kept() {
     const facts = this.line.textContent + (this.ended ? "" : " · stopped");
-    return structuredClone({ said: this.said, thought: this.thought, facts });
+    const { said, thought, isCut } = this;
+    return structuredClone({ said, thought, facts, isCut: isCut || !this.ended });
+  }
+
+  get isEmpty() {
+    return !this.length;
+  }
+
+  set facts(text) {
+    this.line.textContent = (this.former ? "continued: " : "") + text;
+  }
+
+  // Go on with it.
+  resume(view) {
+    this.former = { facts: this.line.textContent, length: this.length };
+    this.ended = false;
+    this.node.querySelector(":scope > .error")?.remove();
+    this.line.hidden = false;
+    this.facts = "…";
+    this.show(view);
+    this.reasoning.open ||= !this.said.text;
   }
 
   // Show it in this view from now on.
@@ -166,9 +216,12 @@ export class Answer {
     return this.said.text.length + this.thought.text.length;
   }
 
-  // end: what its line says more. failure: why it broke off.
-  end(end = "", failure = "") {
+  // end: what its line says more. failure: why it broke off. isCut: whether it may go on.
+  end(end = "", failure = "", isCut = false) {
     this.ended = true;
+    this.isCut = isCut;
+    if (this.former?.length === this.length && isCut) [this.line.textContent, end] = [this.former.facts, ""];
+    this.former = null;
     this.reasoning.hidden = !this.thought.text;
     for (const view of this.views) {
       view.end();
@@ -181,7 +234,9 @@ export class Answer {
       this.line.before(told);
       this.line.hidden = !this.line.textContent.includes("tok/s");
     }
-    this.actions.hidden = !this.said.text;
+    this.actions.hidden = this.isEmpty;
+    this.copy.hidden = !this.said.text;
+    this.continue.hidden = !isCut;
     this.drawn();
   }
 }

@@ -1,6 +1,7 @@
 // Page: the conversation, what is typed, and the keys.
 
-import { Answer, ORIGINS, READ, question } from "./answer.js";
+import { Answer, ORIGINS, READ, number, question } from "./answer.js";
+import { copy } from "./clipboard.js";
 import { Composer } from "./composer.js";
 import { element } from "./inline.js";
 import { Models } from "./models.js";
@@ -9,6 +10,8 @@ import { Settings } from "./settings.js";
 import { keep, ofBrowser, ofTab, recall } from "./storage.js";
 import { Talk } from "./talk.js";
 
+const STOPPED = " · stopped";
+const CUT_OFF = " · cut off, no more tokens were allowed";
 const $ = (id) => document.getElementById(id);
 const talkBox = $("talk");
 let talk = new Talk();
@@ -67,30 +70,52 @@ function reading({ total, cache, processed }) {
 }
 
 function ask(text, images, dropped) {
-  const turn = { text, images, dropped };
+  const turn = { text, images, dropped, answers: [] };
   turn.question = question(turn);
   talk.turns.push(turn);
   show(turn.question);
   return answer(turn);
 }
 
-function add(turn) {
-  talk.turns.push(turn);
+function showTurn(turn) {
   turn.answer.show(view);
   show(turn.question, turn.answer.node);
+}
+
+function hideTurn({ question, answer }) {
+  question.remove();
+  answer.node.remove();
+}
+
+function add(turn) {
+  talk.turns.push(turn);
+  showTurn(turn);
 }
 
 // Drop a turn and all behind it; those turns.
 function drop(turn) {
   const dropped = talk.cut(turn);
-  for (const { question, answer } of dropped) {
-    question.remove();
-    answer.node.remove();
-  }
+  dropped.forEach(hideTurn);
   return dropped;
 }
 
-// Another answer in the place of the last one, with another seed.
+// Show another answer to a question, with what was said behind it.
+function turnTo(turn, button) {
+  const { answers, answer: former } = turn;
+  const at = answers.indexOf(former) + (button.classList.contains("next") ? 1 : -1);
+  cancelEdit();
+  talk.turnTo(turn, answers[at]);
+  former.behind.forEach(hideTurn);
+  former.node.replaceWith(answers[at].node);
+  answers[at].show(view);
+  talk.turns.slice(talk.turns.indexOf(turn) + 1).forEach(showTurn);
+  const [back, , on] = answers[at].variants.children;
+  (at && (on.disabled || button.classList.contains("former")) ? back : on).focus();
+  $("told").textContent = `Answer ${at + 1} of ${answers.length}.`;
+  save();
+}
+
+// Another answer beside the last one, with another seed.
 function askAgain() {
   const turn = talk.turns.at(-1);
   turn.before = turn.answer;
@@ -100,10 +125,26 @@ function askAgain() {
   return answer(turn, { seed: crypto.getRandomValues(new Uint32Array(1))[0] });
 }
 
-async function answer(turn, chosen = {}) {
+// The rest of the last answer.
+function goOn() {
+  const turn = talk.turns.at(-1);
+  atEnd = true;
+  talkBox.focus();  // the button is gone
+  turn.answer.resume(view);
+  return write(turn, { continue_final_message: true });
+}
+
+function answer(turn, chosen) {
+  turn.answer = new Answer(view, follow);
+  turn.answers.push(turn.answer);
+  number(turn.answers);
+  show(turn.answer.node);
+  return write(turn, chosen);
+}
+
+async function write(turn, chosen = {}) {
   const own = talk;
-  const shown = turn.answer = new Answer(view, follow);
-  show(shown.node);
+  const shown = turn.answer;
   const stopping = begin();
   let [end, failure] = ["", ""];
   try {
@@ -114,14 +155,15 @@ async function answer(turn, chosen = {}) {
     };
     end = await read(body, stopping.signal, shown);
   } catch (error) {
-    if (error.name === "AbortError") end = " · stopped";
+    if (error.name === "AbortError") end = STOPPED;
     else failure = messageOf(error);
   }
-  shown.end(end, failure);
+  const isCut = Boolean(failure) || end.endsWith(STOPPED) || end.endsWith(CUT_OFF);
+  shown.end(end, failure, isCut);
   if (own !== talk) return;
-  if (!shown.said.text) giveBack(turn, failure);
+  if (shown.isEmpty) giveBack(turn, failure);
   turn.before = turn.dropped = null;
-  rest(failure ? "" : end.includes("stopped") ? "Stopped." : "The answer is written.");
+  rest(failure ? "" : end === STOPPED ? "Stopped." : "The answer is written.");
   save();
   follow();
 }
@@ -131,14 +173,14 @@ async function read(body, signal, shown) {
   const began = performance.now();
   let [end, seed] = ["", null];
   for await (const part of stream("v1/chat/completions", body, signal)) {
-    if (part.prompt_progress) shown.line.textContent = reading(part.prompt_progress);
-    if (part.timings) shown.line.textContent = facts(part.timings, began);
+    if (part.prompt_progress) shown.facts = reading(part.prompt_progress);
+    if (part.timings) shown.facts = facts(part.timings, began);
     if (part.localspec) {
       models.ownSlot = part.localspec.slot;
       seed = part.localspec.seed ?? seed;
     }
     for (const { delta, origin, finish_reason } of part.choices || []) {
-      if (finish_reason === "length") end = " · cut off, no more tokens were allowed";
+      if (finish_reason === "length") end = CUT_OFF;
       shown.add({ thought: delta.reasoning_content, text: delta.content, origin });
     }
   }
@@ -154,12 +196,13 @@ function begin() {
 }
 
 // A message that got no answer is no part of the talk, and may be mended. One that has another
-// answer keeps that, and what it should have replaced stays.
+// answer shows that, and what it should have replaced stays.
 function giveBack(turn, failure) {
   if (turn.before || turn.dropped) {
     if (turn.before) {
-      turn.answer.node.replaceWith(turn.before.node);
+      turn.answers.pop().node.replaceWith(turn.before.node);
       turn.answer = turn.before;
+      number(turn.answers);
     } else {
       drop(turn);
       turn.dropped.forEach(add);
@@ -230,11 +273,18 @@ function cancelEdit() {
   composer.write(draft);
 }
 
+function turnOf({ answers, shown, ...turn }) {
+  const made = answers.map(({ behind, ...kept }) => (
+    Object.assign(new Answer(view, follow, kept), { behind: behind.map(turnOf) })));
+  number(made);
+  return { ...turn, question: question(turn), answers: made, answer: made[shown] };
+}
+
 // Turns as `Talk.kept` has them. A question without an answer is in the box again.
 function addKept(turns) {
-  for (const { answer: kept, ...turn } of turns) {
-    if (kept.said.text) {
-      add({ ...turn, question: question(turn), answer: new Answer(view, follow, kept) });
+  for (const turn of turns) {
+    if (turn.answers.length) {
+      add(turnOf(turn));
       continue;
     }
     const { text, images } = composer.message;
@@ -243,30 +293,13 @@ function addKept(turns) {
   }
 }
 
-// Views, and copies.
+// Views.
 
 function showView() {
   $("view").setAttribute("aria-pressed", view === ORIGINS);
   $("legend").hidden = view !== ORIGINS;
   for (const { answer } of talk.turns) answer.show(view);
   follow();
-}
-
-async function copy(button, text) {
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    // A page that came without encryption from another machine has no clipboard.
-    const box = element("textarea");
-    box.value = text;
-    button.after(box);
-    box.select();
-    document.execCommand("copy");
-    box.remove();
-    button.focus();
-  }
-  button.textContent = "Copied";
-  setTimeout(() => { button.textContent = "Copy"; }, 1500);
 }
 
 talkBox.addEventListener("click", ({ target }) => {
@@ -280,6 +313,8 @@ talkBox.addEventListener("click", ({ target }) => {
   else if (running) return;
   else if (button.classList.contains("edit")) edit(turn);
   else if (button.classList.contains("again")) askAgain();
+  else if (button.classList.contains("continue")) goOn();
+  else if (button.closest(".variants")) turnTo(turn, button);
 });
 
 // What is typed.

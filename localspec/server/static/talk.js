@@ -12,12 +12,30 @@ function contentOf({ text, images }) {
   return text ? [...parts, { type: "text", text }] : parts;
 }
 
-const keptOf = ({ text, images, lost, answer, before }) => (
-  { text, images, lost, answer: (answer.said.text ? answer : before || answer).kept });
+// An answer that is not begun yet is not kept: the one before it is shown again.
+function keptOf({ text, images, lost, answers, answer, before }) {
+  const begun = answers.filter((each) => !each.isEmpty);
+  const kept = begun.map((each) => ({ ...each.kept, behind: allKept(each.behind) }));
+  return { text, images, lost, answers: kept, shown: begun.indexOf(answer.isEmpty ? before : answer) };
+}
+
+const allKept = (turns) => turns.filter(({ failed }) => !failed).map(keptOf);
+
+const withoutImages = (turn) => ({
+  ...turn, images: [], lost: (turn.lost || 0) + turn.images.length,
+  answers: turn.answers.map((each) => ({ ...each, behind: each.behind.map(withoutImages) })),
+});
+
+// What of an answer the model reads to go on with it.
+function begunOf({ said, thought }) {
+  const reasoning = thought.text ? { reasoning_content: thought.text } : {};
+  return { role: "assistant", content: said.text, ...reasoning };
+}
 
 // Turns: a question with text, images, and `lost`, the number of those that were not kept; its
-// answer, once it is asked, the one `before` it, and the turns that were `dropped` for it; and
-// whether that has failed.
+// `answers`, once it is asked, of which `answer` is shown, and `before` was until that was begun;
+// the turns that were `dropped` for it; and whether that has failed. The turns behind an answer that
+// is not shown are its own (`behind`).
 export class Talk {
   constructor(turns = []) {
     this.turns = turns;
@@ -28,13 +46,13 @@ export class Talk {
     return recall(ofTab, NAME, []);
   }
 
-  // The messages up to a turn, whose answer is asked for.
+  // The messages up to a turn, whose answer is asked for, or what comes after its beginning.
   messages(system, turn) {
     const found = system ? [{ role: "system", content: system }] : [];
     for (const each of this.turns) {
-      if (each !== turn && !each.answer.said.text) continue;
+      if (each !== turn && each.answer.isEmpty) continue;
       found.push({ role: "user", content: contentOf(each) });
-      if (each === turn) break;
+      if (each === turn) return turn.answer.isEmpty ? found : [...found, begunOf(turn.answer)];
       found.push({ role: "assistant", content: each.answer.said.text });
     }
     return found;
@@ -45,18 +63,24 @@ export class Talk {
     return this.turns.splice(this.turns.indexOf(turn));
   }
 
+  // Show another answer of a turn. The turns behind the former one go with it, and its own come.
+  turnTo(turn, answer) {
+    turn.answer.behind = this.turns.splice(this.turns.indexOf(turn) + 1);
+    turn.answer = answer;
+    this.turns.push(...answer.behind);
+    answer.behind = [];
+  }
+
   // The turns, with what is kept of their answers. What a turn replaces stays until that is answered.
   get kept() {
-    const replaced = ({ answer, dropped }) => answer.said.text ? [] : dropped || [];
-    const turns = this.turns.flatMap((turn) => [...replaced(turn), turn]);
-    return turns.filter(({ failed }) => !failed).map(keptOf);
+    const replaced = ({ answer, dropped }) => answer.isEmpty ? dropped || [] : [];
+    return allKept(this.turns.flatMap((turn) => [...replaced(turn), turn]));
   }
 
   // Keep it in the tab, without its images where it is too long with them; whether it is kept.
   save() {
     const turns = this.kept;
-    const bare = turns.map((turn) => (
-      { ...turn, images: [], lost: (turn.lost || 0) + turn.images.length }));
+    const bare = turns.map(withoutImages);
     const fits = (some) => JSON.stringify(some).length <= MOST_KEPT && keep(ofTab, NAME, some);
     return fits(turns) || fits(bare) || (keep(ofTab, NAME, []) && !turns.length);
   }
