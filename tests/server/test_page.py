@@ -305,7 +305,7 @@ def eyes(browser: Any, seeing: Served, sent: list[Any]) -> Iterator[Any]:
                 and sent.append(request.post_data_json["messages"])
             ),
         )
-        page.locator("#attach").wait_for(timeout=60_000)
+        page.locator("#draft", has_text="draft:").wait_for(timeout=60_000)
         yield page
 
 
@@ -376,8 +376,8 @@ def test_what_fails_comes_back_with_its_images(eyes: Any) -> None:
     chips(eyes, 1)
     assert eyes.input_value("#text") == "what"
     chips(eyes, 1).click()
-    assert eyes.evaluate(HANDED, ["drop", [["notes.txt", "text/plain", "YWJj"]], []])
-    told = "notes.txt cannot be read as an image here; convert it to JPEG or PNG."
+    assert eyes.evaluate(HANDED, ["drop", [["cat.heic", "image/heic", "YWJj"]], []])
+    told = "cat.heic cannot be read as an image here; convert it to JPEG or PNG."
     eyes.locator("#talk > .error", has_text=told).wait_for()
     chips(eyes, 0)
 
@@ -391,9 +391,10 @@ def test_text_that_is_pasted_with_its_picture_is_text(eyes: Any) -> None:
 
 def test_a_model_that_reads_text_only_gets_no_images(eyes: Any) -> None:
     eyes.get_by_label("Model").select_option("words")
-    assert eyes.locator("#attach").is_hidden()
+    assert eyes.locator("#attach").is_visible()
     assert eyes.evaluate(HANDED, ["drop", [["a.png", "image/png", PNG]], []])
     eyes.locator("#talk > .error", has_text="words reads no images").wait_for()
     chips(eyes, 0)
-    eyes.get_by_label("Model").select_option("eye")
-    assert eyes.locator("#attach").is_visible()
+    drawing = b64encode(b"<svg/>").decode()
+    assert eyes.evaluate(HANDED, ["drop", [["a.svg", "image/svg+xml", drawing]], []])
+    playwright.expect(eyes.locator("#text")).to_have_value("a.svg:\n```svg\n<svg/>\n```")

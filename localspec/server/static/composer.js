@@ -1,8 +1,12 @@
-// Composer: the message that is typed, with its images.
+// Composer: the message that is typed, with its images and text files.
 
 import { Images } from "./images.js";
+import { blockOf } from "./text_files.js";
 
 const $ = (id) => document.getElementById(id);
+// A drawing as SVG is text, too.
+const isImage = ({ type }) => type.startsWith("image/");
+const isDrawing = ({ type }) => type === "image/svg+xml";
 const hasFiles = (event) => event.dataTransfer.types.includes("Files");
 const dropping = (on) => document.body.classList.toggle("dropping", on);
 
@@ -12,9 +16,9 @@ export class Composer {
     this.models = models;
     this.tell = tell;
     this.box = $("text");
-    this.images = new Images($("images"), () => this.box.focus(), (name) => {
-      tell(`${name} cannot be read as an image here; convert it to JPEG or PNG.`);
-    });
+    this.images = new Images($("images"), () => this.box.focus());
+    // Files that were attached, up to the last one.
+    this.read = Promise.resolve();
     this.box.addEventListener("input", () => this.fit());
     this.takeChosen();
     this.takePasted();
@@ -49,10 +53,26 @@ export class Composer {
     this.box.style.height = this.box.scrollHeight + 2 + "px";
   }
 
+  // In the order in which they came, however long each takes.
   attach(files) {
-    if (!files.length) return;
-    if (this.models.readsImages) this.images.attach(files);
-    else this.tell(`${this.models.chosen} reads no images.`);
+    for (const file of files) {
+      this.read = this.read.then(() => this.take(file)).catch(({ message }) => this.tell(message));
+    }
+  }
+
+  async take(file) {
+    const { readsImages, chosen } = this.models;
+    if (isImage(file) && readsImages) return this.images.add(file);
+    if (isImage(file) && !isDrawing(file)) {
+      throw new Error(!this.models.names.length
+        ? `Whether the model reads images is not known yet; attach ${file.name} once it is loaded.`
+        : `${chosen} reads no images.`);
+    }
+    const block = await blockOf(file);
+    const { text, images } = this.message;
+    this.write({ text: [text.trimEnd(), block].filter(Boolean).join("\n\n"), images });
+    this.box.scrollTop = this.box.scrollHeight;
+    this.focus();
   }
 
   takeChosen() {
@@ -77,7 +97,7 @@ export class Composer {
     document.addEventListener("dragover", (event) => {
       if (!hasFiles(event)) return;
       event.preventDefault();  // else the browser leaves the page for the file
-      dropping(this.models.readsImages);
+      dropping(true);
     });
     document.addEventListener("dragleave", (event) => {
       if (!event.relatedTarget) dropping(false);

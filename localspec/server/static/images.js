@@ -32,13 +32,11 @@ async function urlOf(file) {
 }
 
 export class Images {
-  // box: shows them. removed: called when the reader has removed one. refused: is told of a file.
-  constructor(box, removed, refused) {
+  // box: shows them. removed: called when the reader has removed one.
+  constructor(box, removed) {
     this.box = box;
     this.removed = removed;
-    this.refused = refused;
     this.all = [];
-    this.read = Promise.resolve();
   }
 
   set(images) {
@@ -46,17 +44,13 @@ export class Images {
     this.box.replaceChildren(...images.map((image) => this.chip(image)));
   }
 
-  // In the order in which they came, however long each takes.
-  attach(files) {
-    for (const file of files) {
-      this.read = this.read.then(async () => {
-        try {
-          this.set([...this.all, { name: file.name, url: await urlOf(file) }]);
-        } catch {
-          this.refused(file.name);
-        }
-      });
-    }
+  // Throws an Error for a file that the browser cannot show.
+  async add(file) {
+    const { name } = file;
+    const url = await urlOf(file).catch(() => {
+      throw new Error(`${name} cannot be read as an image here; convert it to JPEG or PNG.`);
+    });
+    this.set([...this.all, { name, url }]);
   }
 
   chip(image) {

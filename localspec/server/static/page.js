@@ -25,7 +25,6 @@ let view = recall(ofBrowser, "view", READ) === ORIGINS ? ORIGINS : READ;
 
 const settings = new Settings($("settings"), showSettings);
 const models = new Models(() => {
-  $("attach").hidden = !models.readsImages;
   settings.describe(models.described);
 });
 const composer = new Composer(models, tell);
@@ -322,7 +321,7 @@ talkBox.addEventListener("click", ({ target }) => {
 $("form").addEventListener("submit", async (event) => {
   event.preventDefault();
   if (running) return running.abort();
-  await composer.images.read;
+  await composer.read;
   if (running || composer.isEmpty) return;
   const { text, images } = composer.message;
   composer.clear();
