@@ -10,12 +10,15 @@ from localspec.conversation.thinking import EFFORTS, effort_variables, thinking_
 from localspec.conversation.turns import Turn
 from localspec.conversation.window import last_question
 from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
 from localspec.utils.similar_names import did_you_mean
 from localspec_tui.attachments import with_images_of
 from localspec_tui.autosave import Autosave
 from localspec_tui.engine_events import ModelReady
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.export import export_session
+from localspec_tui.sampling_defaults import SAMPLING_DEFAULTS
+from localspec_tui.sampling_values import DEFAULT, in_words, parse_setting, sampling_value
 from localspec_tui.session_settings import with_variables
 from localspec_tui.settings_switch import SettingsSwitch
 from localspec_tui.slash_commands import ALIASES, COMMANDS, as_message, drafters_of, parse, path_of
@@ -50,6 +53,7 @@ class ChatCommands(ABC):
             "/system": self._system,
             "/model": self._model,
             "/draft": self._draft,
+            "/set": self._set,
             "/think": self._think,
             "/drop-oldest": self._drop_oldest,
             "/save": self._save,
@@ -74,6 +78,8 @@ class ChatCommands(ABC):
             )
         if name not in self._actions:
             hint = did_you_mean(name, [*self._actions, *ALIASES], most=1) or "/help lists them."
+            if name[1:] in SAMPLING_DEFAULTS:
+                hint = f"/set {name[1:]} VALUE sets it."
             raise InvalidValueError(
                 f"there is no command {name}; {hint} To send it as a message, begin it with //"
             )
@@ -124,6 +130,24 @@ class ChatCommands(ABC):
     def _draft(self, drafters: str) -> None:
         settings = self._chat.settings
         settings.apply(settings.model, replace(settings.current, draft=drafters_of(drafters)))
+
+    @property
+    def models_own(self) -> Mapping[str, float] | None:
+        """The sampling values that the loaded model recommends; None if none is loaded."""
+        return self._ready.sampling if self._ready else None
+
+    def _set(self, argument: str) -> None:
+        name, typed = parse_setting(argument)
+        settings = self._chat.settings
+        chosen = {**settings.current.sampling}
+        if typed:
+            chosen.pop(name, None)
+            if typed != DEFAULT:
+                chosen[name] = sampling_value(name, typed)
+            GenerationConfig.of(**chosen)
+            settings.apply(settings.model, replace(settings.current, sampling=chosen))
+        from_now = " from the next answer on" if typed else ""
+        self.note(f"{name}{from_now}: {in_words(name, chosen, self.models_own)}")
 
     def _think(self, choice: str) -> None:
         settings, variables = self._chat.settings, self._reasoning(choice)

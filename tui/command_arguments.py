@@ -8,6 +8,7 @@ from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.spec import AUTO
 from localspec.models.model_names import model_names
 from localspec_tui.file_names import complete_path
+from localspec_tui.sampling_defaults import SAMPLING_DEFAULTS
 from localspec_tui.slash_commands import COMMANDS
 
 # Seconds in which the names of models are not read again while letters are typed.
@@ -30,6 +31,8 @@ def _words(name: str, begun: str) -> Iterator[str]:
     """Yield what may stand behind a command. begun: the word that is typed."""
     if any(usage.startswith(f"{name} on|off") for usage in COMMANDS):
         yield from ("on", "off")
+    if name == "/set":
+        yield from SAMPLING_DEFAULTS
     if name == "/draft":
         yield from _DRAFTERS
     if name in ("/model", "/draft") and begun:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from localspec_tui import notes
 from localspec_tui.figures import longest_answer
 from localspec_tui.presets import Preset
+from localspec_tui.sampling_defaults import SAMPLING_DEFAULTS, defaults_with
 from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.sessions import SessionsScreen
 from localspec_tui.screens.settings import SettingsScreen
@@ -69,8 +70,10 @@ class Dialogs:
             if choice:
                 settings.apply(*choice)
 
-        settings, longest = chat.settings, longest_answer(self._screen)
-        screen = SettingsScreen(settings.model, settings.current, problem, longest)
+        settings, ready = chat.settings, self._screen.event_handler.ready
+        usual = defaults_with(ready.sampling) if ready else SAMPLING_DEFAULTS
+        usual = {**usual, "max_tokens": longest_answer(self._screen)}
+        screen = SettingsScreen(settings.model, settings.current, problem, usual)
         chat.push_screen(screen, chosen)
 
     @property

@@ -13,6 +13,7 @@ from localspec.errors import LocalspecError
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
 from localspec_tui.load_request import Draft, LoadRequest
+from localspec_tui.sampling_defaults import models_own
 from localspec_tui.session_settings import kept_of
 
 # Speeds of the same work that differ by more are those of a busy machine.
@@ -43,7 +44,8 @@ class ModelReady:
     whether that can switch its reasoning on and off. reads_effort: whether it knows levels of it.
     chat_template: that was given in place of the model's own, if one was. mmproj: the file that
     reads images, if one was given. runtime: options of `localspec.load` that a session keeps.
-    draft_option: the drafters as they were asked for.
+    draft_option: the drafters as they were asked for. sampling: the options
+    of GenerationConfig for which the model recommends its own value.
     """
 
     model: str
@@ -60,6 +62,7 @@ class ModelReady:
     mmproj: str | None = None
     runtime: Mapping[str, Any] = field(default_factory=dict)
     draft_option: Draft = AUTO
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, engine: Engine, request: LoadRequest) -> "ModelReady":
@@ -83,6 +86,7 @@ class ModelReady:
             chat_template=request.options.get("chat_template"),
             mmproj=request.options.get("mmproj"),
             runtime=kept_of(request.options),
+            sampling=models_own(engine.slots.own.loaded.header.metadata),
         )
 
 

@@ -1,6 +1,13 @@
 """Sampling defaults: what each option of GenerationConfig is where the user sets none."""
 
-_MODELS_OWN = "model's, else {}"
+from collections.abc import Mapping
+from typing import Any
+
+from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
+
+_ELSE = "model's, else "
+_MODELS_OWN = _ELSE + "{}"
 # What an empty input stands for, by the option of GenerationConfig: first what people change most.
 USUAL = {
     "temperature": _MODELS_OWN.format("0.8"),
@@ -34,3 +41,27 @@ RARE = {
     "adaptive_decay": "0.9",
 }
 SAMPLING_DEFAULTS = {**USUAL, **RARE}
+
+
+def models_own(metadata: Mapping[str, Any]) -> Mapping[str, float]:
+    """The options for which a model's file recommends another value than the default."""
+    usual = GenerationConfig().params({})
+    try:
+        params = GenerationConfig().params(metadata)
+    except InvalidValueError:
+        # The first answer says what is wrong with them.
+        return {}
+    names = [name for name in SAMPLING_DEFAULTS if hasattr(usual, name)]
+    return {
+        name: getattr(params, name)
+        for name in names
+        if getattr(params, name) != getattr(usual, name)
+    }
+
+
+def defaults_with(own: Mapping[str, float]) -> Mapping[str, str]:
+    """What unset options stand for with a loaded model. own: as of `models_own`."""
+    return {
+        name: f"{own[name]:g}, the model's" if name in own else text.removeprefix(_ELSE)
+        for name, text in SAMPLING_DEFAULTS.items()
+    }

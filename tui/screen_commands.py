@@ -20,6 +20,7 @@ SCREEN_COMMANDS = commands_with(
         "/system": "without a text, open it and the presets",
         "/model": "without a name, open the settings",
         "/draft": "without a list, open the settings",
+        "/set": "without a name, open the settings",
         "/save": "without a file name, ask for one",
     }
 )
@@ -47,6 +48,7 @@ class ScreenCommands(ChatCommands):
                 "/system": screen.action_system,
                 "/model": screen.action_settings,
                 "/draft": screen.action_settings,
+                "/set": screen.action_settings,
                 "/save": lambda: ask_export(chat, chat.autosave.current),
             },
         )

@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = {
     "/system TEXT": 'Set the system prompt from the next answer on, "" for none',
     "/model NAME": "Load another model",
     "/draft LIST": "Change the drafters (suffix, none, ...)",
+    "/set NAME VALUE": "Set temperature, max_tokens, seed or another sampling value for this chat",
     "/think on|off|LEVEL": "Switch the model's reasoning, or say how much (low, medium, high), "
     "where its chat template can",
     "/drop-oldest on|off": "Drop the oldest messages where the context is full",

@@ -56,6 +56,7 @@ class Script:
     in place of the rate.
     origins: of one token after another; `draft` stands for the drafter's name, and any other ends
     a step. Without drafters all tokens are plain. names, reason: of the drafting that `auto` gives.
+    metadata: of the model's file.
     fails: what is raised at `load`, `send`, `answer` (after its second token) or `switch`.
     engines: those that were loaded, in order.
     """
@@ -70,6 +71,7 @@ class Script:
     template: str | None = TEMPLATE
     plain_seconds: float | None = 0.0055
     clock: FakeClock | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
     digits: EqualDigits | None = None
     fails: dict[str, Exception] = field(default_factory=dict)
     engines: list["ScriptedEngine"] = field(default_factory=list)
@@ -255,6 +257,7 @@ class ScriptedSlot:
             notes=(),
             drafters=SimpleNamespace(lost=None),
             longest_context=ScriptedModel.n_ctx_train,
+            header=SimpleNamespace(metadata=script.metadata),
         )
         self._script = script
         self._engine = engine

@@ -240,9 +240,13 @@ def test_commands_of_the_plain_chat_run_here_too(tmp_path: Path) -> None:
             assert chat.app.settings.system is None
             await chat.ask("/drop-oldest on")
             assert chat.app.settings.current.drop_oldest
+            await chat.ask("/set temperature 0.25")
+            assert chat.app.settings.current.sampling == {"temperature": 0.25}
+            assert "temperature from the next answer on: 0.25, set" in chat.notes[-1]
             for command, screen in {
                 "/?": HelpScreen,
                 "/system": SystemPromptScreen,
+                "/set": SettingsScreen,
                 "/sessions": SessionsScreen,
             }.items():
                 await chat.send(command)

@@ -14,6 +14,7 @@ from localspec_tui.labels import messages_text
 from localspec_tui.message_history import recalled_turn
 from localspec_tui.notes import KEY_LETTERS
 from localspec_tui.plain.message_reader import END_KEYS
+from localspec_tui.sampling_values import listed
 from localspec_tui.slash_commands import as_message, commands_with
 from localspec_tui.text_pattern import lines_with, pattern_of
 
@@ -26,6 +27,7 @@ _PLAIN_COMMANDS = commands_with(
         "/edit": "without one, edit that in $EDITOR",
         "/edit-answer": "without one, edit that in $EDITOR",
         "/system": "without a text, show it",
+        "/set": "without a name, list them",
         "/quit": f"so does {END_KEYS}",
     }
 )
@@ -73,6 +75,7 @@ class PlainCommands(ChatCommands):
                 "/system": lambda: self.note(f"system prompt: {chat.settings.system or 'none'}"),
                 "/model": "name a model behind it; localspec ls lists them",
                 "/draft": "name drafters behind it, auto or none",
+                "/set": self._list_settings,
                 "/save": "name a new file behind it, such as chat.md",
             },
         )
@@ -111,6 +114,11 @@ class PlainCommands(ChatCommands):
         for usage, what in commands.items():
             self._printer.lines(f"{usage:{width}}  {what}\n")
         for line in _TEXT_LINES:
+            self._printer.lines(f"{line}\n")
+
+    def _list_settings(self) -> None:
+        chosen = self._plain.settings.current.sampling
+        for line in listed(chosen, self.models_own):
             self._printer.lines(f"{line}\n")
 
     def _find(self, text: str) -> None:

@@ -1,6 +1,6 @@
 """Settings screen: the model, its drafters, and the sampling."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -21,6 +21,7 @@ from localspec.models.inventory import InventoryEntry, model_inventory
 from localspec.utils.format import format_bytes
 from localspec_tui.labels import model_label
 from localspec_tui.sampling_defaults import RARE, SAMPLING_DEFAULTS, USUAL
+from localspec_tui.sampling_values import sampling_value
 from localspec_tui.screens.dialog import Dialog
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.widgets.key_bar import KeyBar
@@ -33,10 +34,6 @@ _DRAFTERS = {
     NONE: "plain decoding",
     **dict.fromkeys(MODEL_FREE, "copies from the text"),
 }
-_INTEGERS = {
-    *("top_k", "penalty_window", "dry_allowed_length", "dry_penalty_last_n", "mirostat"),
-    *("max_tokens", "seed", "depth"),
-}
 
 
 def _label(name: str) -> str:
@@ -48,7 +45,7 @@ class SettingsScreen(Dialog[tuple[str | None, SessionSettings] | None]):
     """Returns the model and the new settings, or None if the user pressed Escape.
 
     model: the one in use; None is the bundled pair. current: the settings in use. problem: why no
-    model is loaded; empty if one is. longest: what an empty max_tokens stands for now.
+    model is loaded; empty if one is. usual: what the empty rows stand for now.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -61,12 +58,12 @@ class SettingsScreen(Dialog[tuple[str | None, SessionSettings] | None]):
         model: str | None,
         current: SessionSettings,
         problem: str = "",
-        longest: str = SAMPLING_DEFAULTS["max_tokens"],
+        usual: Mapping[str, str] = SAMPLING_DEFAULTS,
     ) -> None:
         super().__init__()
         self._model, self._current = model, current
         self._problem = problem
-        self._usual = {**USUAL, "max_tokens": longest}
+        self._usual = usual
         self._models: Sequence[InventoryEntry] = ()
 
     def compose(self) -> ComposeResult:
@@ -74,16 +71,16 @@ class SettingsScreen(Dialog[tuple[str | None, SessionSettings] | None]):
             yield ProblemLine(id="problem")
             yield from self._choice("model", self._model or "", "the bundled pair")
             yield from self._choice("draft", self._current.draft, AUTO)
-            yield from self._sampling(self._usual)
+            yield from self._sampling(USUAL)
             when_full = "drop" if self._current.drop_oldest else ""
             yield from self._row("when_full", when_full, "stop (or drop the oldest messages)")
             yield from self._sampling(RARE)
         yield KeyBar()
 
-    def _sampling(self, defaults: Mapping[str, str]) -> ComposeResult:
-        for name, default in defaults.items():
+    def _sampling(self, names: Iterable[str]) -> ComposeResult:
+        for name in names:
             value = self._current.sampling.get(name)
-            yield from self._row(name, "" if value is None else str(value), default)
+            yield from self._row(name, "" if value is None else str(value), self._usual[name])
 
     def _row(
         self, name: str, value: str, default: str, *, select_on_focus: bool = False
@@ -167,7 +164,7 @@ class SettingsScreen(Dialog[tuple[str | None, SessionSettings] | None]):
     def action_apply(self) -> None:
         """Return the settings that were typed, or show what is wrong with them."""
         try:
-            values = {name: self._value(name) for name in SAMPLING_DEFAULTS}
+            values = {name: sampling_value(name, self._typed(name)) for name in SAMPLING_DEFAULTS}
             GenerationConfig.of(**values)
             drop_oldest = self._drop_oldest()
         except InvalidValueError as error:
@@ -191,16 +188,6 @@ class SettingsScreen(Dialog[tuple[str | None, SessionSettings] | None]):
 
     def _typed(self, name: str) -> str:
         return self.query_one(f"#{name}", Input).value.strip()
-
-    def _value(self, name: str) -> str | int | float | None:
-        typed = self._typed(name)
-        if not typed or name == "rule":
-            return typed or None
-        try:
-            return int(typed) if name in _INTEGERS else float(typed)
-        except ValueError as error:
-            kind = "a whole number" if name in _INTEGERS else "a number"
-            raise InvalidValueError(f"{name} is {typed!r}; it must be {kind}") from error
 
     def _show_problem(self, problem: str) -> None:
         self.query_one(ProblemLine).show(problem)
