@@ -16,7 +16,7 @@ from localspec.utils.media_file import (
     other_image,
     require_readable,
 )
-from localspec.utils.text_file import SAVE_IT, decode_text, is_utf_16, undecodable
+from localspec.utils.text_file import SAVE_IT, decode_text, is_pdf, is_utf_16, undecodable
 from localspec_tui.file_names import path_of
 
 MAX_BYTES = 256 * 1024
@@ -43,8 +43,9 @@ def file_contents(name: str) -> bytes:
     """The contents of a file, as far as it may be large. Raises InvalidValueError."""
     path = path_of(name)
     if not path.is_file():
-        kind = "a folder" if path.is_dir() else "no file"
-        raise _error(name, f"is {kind}", "name a file")
+        if path.is_dir():
+            raise _error(name, "is a folder", "name the files in it, each after an @")
+        raise _error(name, "is no file", "name a file")
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -76,6 +77,8 @@ def _block(name: str, data: bytes) -> str:
 
 
 def _text(name: str, data: bytes) -> str:
+    if is_pdf(data):
+        raise _error(name, "is a PDF", "attach its text (pdftotext FILE.pdf FILE.txt writes it)")
     if other := other_image(data):
         raise _error(name, f"is {other}", CONVERT_IT)
     if _is_binary(data):

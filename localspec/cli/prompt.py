@@ -14,7 +14,7 @@ from localspec.engine.media_marks import join_parts, media_mark, only_for_chats
 from localspec.engine.prompt import Chat, Prompt
 from localspec.errors import InvalidValueError
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
-from localspec.utils.text_file import SAVE_IT, decode_text, undecodable
+from localspec.utils.text_file import SAVE_IT, decode_text, is_pdf, undecodable
 
 # Seconds after which a command says that it waits for its prompt.
 _PATIENCE = 2.0
@@ -96,6 +96,10 @@ def _piped(argument: str | None) -> bytes:
 
 
 def _decoded(data: bytes) -> str:
+    if is_pdf(data):
+        raise InvalidValueError(
+            "standard input is a PDF; give its text: pdftotext FILE - | localspec generate"
+        )
     try:
         # As in files: line feeds, and no byte order mark. PowerShell sends both.
         text = decode_text(data).replace("\r\n", "\n")

@@ -16,6 +16,11 @@ def is_utf_16(data: bytes) -> bool:
     return data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 
+def is_pdf(data: bytes) -> bool:
+    """Whether a file is a PDF, which is no text."""
+    return data.startswith(b"%PDF-")
+
+
 def decode_text(data: bytes) -> str:
     """Return text that is UTF-8, or UTF-16 with a byte order mark, without that mark.
 
@@ -51,7 +56,12 @@ def read_text_file(
     """
     read = read_regular if only_regular else read_at_most
     try:
-        text = decode_text(read(file, most))
+        data = read(file, most)
+        if is_pdf(data):
+            raise InvalidValueError(
+                f"{option} {printable(str(file))}: it is a PDF; pdftotext writes its text to a file"
+            )
+        text = decode_text(data)
         problem = "it is no text" if "\0" in text else None
     except OSError as error:
         problem = error.strerror or str(error)

@@ -145,6 +145,7 @@ def assert_one_error(done: Done, code: int, message: str) -> None:
         ([], b"", "no prompt; give one as an argument or on standard input"),
         ([""], b"\n", "no prompt"),
         ([], b"caf\xe9", "standard input: it is not UTF-8, byte 3 is 0xe9; save it as UTF-8 first"),
+        (["x"], b"%PDF-1.7\n\xe2", "standard input is a PDF; give its text: pdftotext FILE - | "),
         (["x"], b"\xff\xfea", "standard input: it is not UTF-16, byte 2 is 0x61"),
         ([b"caf\xe9"], b"", "the prompt: it is not UTF-8, byte 3 is 0xe9; retype it"),
         (["x", "--stop", b"caf\xe9"], b"", "--stop: it is not UTF-8, byte 3 is 0xe9; retype it"),

@@ -176,7 +176,7 @@ def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
     (folder / "latin.txt").write_bytes(b"caf\xe9")
     line = "@latin.txt cannot be read: it is not UTF-8, byte 3 is 0xe9; save it as UTF-8, or put"
     assert refused("@latin.txt").startswith(line)
-    assert "@src is a folder" in refused("see @src.")
+    assert "@src is a folder; name the files in it, each after an @" in refused("see @src.")
 
 
 CAT, WAV = picture(), sound(0.5)
@@ -320,6 +320,13 @@ def test_a_photo_whose_size_stands_behind_much_else_is_an_image(folder: Path) ->
 def test_texts_that_begin_as_images_or_sounds_are_texts(folder: Path, text: str) -> None:
     (folder / "cars.txt").write_bytes(text.encode("utf-16-le" if text[0] == "\ufeff" else "utf-8"))
     assert text.removeprefix("\ufeff") in FILES.attach("@cars.txt")
+
+
+@pytest.mark.parametrize("rest", [b"\xe2\xe3\xcf", b"\0" * 300_000, b"a" * 300_000])
+def test_a_pdf_is_refused_with_the_way_to_its_text(folder: Path, rest: bytes) -> None:
+    (folder / "a.pdf").write_bytes(b"%PDF-1.7\n" + rest)
+    line = "@a.pdf is a PDF; attach its text (pdftotext FILE.pdf FILE.txt writes it), or put"
+    assert refused("@a.pdf").startswith(line)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
