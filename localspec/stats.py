@@ -174,6 +174,12 @@ class Stats:
         return self.generated_tokens / took if took else None
 
     @property
+    def prompt_tokens_per_second(self) -> float | None:
+        """Evaluated prompt tokens per second; None where none was evaluated."""
+        took = self.seconds.prompt
+        return self.prompt_evaluated / took if self.prompt_evaluated and took else None
+
+    @property
     def gain(self) -> float | None:
         """How many times faster than plain steps the tokens came; None if that is not known."""
         plain, took = self.plain_step, self.seconds.generate

@@ -28,12 +28,13 @@ class Field(NamedTuple):
     """Part of the line.
 
     priority: where there is too little room, the field with the lowest priority is left out first.
-    style: a component class.
+    style: a component class. short: the text where the line has too little room for all of it.
     """
 
     text: str
     priority: int
     style: str = ""
+    short: str = ""
 
 
 class Status(NamedTuple):
@@ -82,6 +83,8 @@ def fields(status: Status) -> list[Field]:
 def fitting(found: Sequence[Field], width: int) -> list[Field]:
     """The fields that fit in a width of cells. The draft field is cut before it is left out."""
     kept = [*found]
+    if _length(kept) > width:
+        kept = [field._replace(text=field.short or field.text) for field in kept]
     while kept and (excess := _length(kept) - width) > 0:
         lowest = min(kept, key=lambda field: field.priority)
         room = cell_len(lowest.text) - excess
@@ -104,7 +107,8 @@ def _speed(stats: Stats) -> Iterator[Field]:
     if stats.x_plain is not None:
         yield Field(gain_text(stats.x_plain), _GAIN)
     if accepted is not None and per_step is not None:
-        yield Field(f"accept {accepted:.0%} ({per_step:.1f} tok/step)", _ACCEPT)
+        text = f"accept {accepted:.0%}"
+        yield Field(f"{text} ({per_step:.1f} tok/step)", _ACCEPT, short=text)
     if stats.seconds.first_token is not None:
         yield Field(f"TTFT {stats.seconds.first_token:.2f} s", _TTFT)
 

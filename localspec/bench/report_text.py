@@ -1,5 +1,7 @@
 """Report text: a report as lines and table cells, for the terminal and for the page."""
 
+from collections.abc import Iterator, Sequence
+
 from localspec.bench.report import BenchmarkReport, Conditions, Footprint, MeasuredModel
 from localspec.bench.summary import Summary
 from localspec.forecast.confidence import ConfidenceInterval
@@ -38,6 +40,23 @@ def cells(summary: Summary) -> tuple[str, ...]:
         *(f"{summary.share(phase):.0%}" for phase in _PHASES),
         _same_text(summary),
     )
+
+
+def prompt_lines(rows: Sequence[Summary]) -> Iterator[str]:
+    """Yield how quickly prompts are read, and when the first token comes. rows: of the report.
+
+    The last rows are those on all prompts.
+    """
+    found = [row for row in rows if row.set == rows[-1].set]
+    speeds = [speed for row in found if (speed := row.prompt_tokens_per_second)]
+    first = [
+        f"{row.configuration} {row.first_token:.2f} s"
+        for row in found
+        if row.first_token is not None
+    ]
+    if speeds and first:
+        read = f"prompts are read at {speed_text(speeds[0])} tok/s"
+        yield f"{read} · first token after: {', '.join(first)}"
 
 
 def speed_text(tokens_per_second: float) -> str:

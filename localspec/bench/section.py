@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from localspec.bench.report import BenchmarkReport
-from localspec.bench.report_text import COLUMNS, LEGEND, cells
+from localspec.bench.report_text import COLUMNS, LEGEND, cells, prompt_lines
 from localspec.bench.served_text import (
     SERVED_COLUMNS,
     SERVED_LEGEND,
@@ -45,7 +45,8 @@ def sections(report: BenchmarkReport) -> Iterator[Section]:
     """Yield a section for each way in which something was measured."""
     if report.rows:
         groups = _grouped(report.rows, lambda row: row.set, cells)
-        lines = [line for each in report.bounds for line in each.lines]
+        bounds = [line for each in report.bounds for line in each.lines]
+        lines = [*prompt_lines(report.rows), *bounds]
         yield Section("Figures", [(COLUMNS, groups)], LEGEND, lines)
     if report.users:
         groups = _grouped(report.users, lambda row: row.users, user_cells)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from localspec.bench.configurations import PLAIN
 from localspec.bench.geometric_mean import mean_of, mean_or_none
@@ -21,6 +22,8 @@ class Summary:
     ratio: its speed over that of plain decoding on the same prompt in the same round.
     speeds, ratios: the figures behind `tokens_per_second` and `ratio`: of each prompt, by round.
     seconds: of generation, by phase: draft, verify and host.
+    prompt_tokens_per_second: at which the target read the prompts. first_token: seconds until the
+    first token, on average.
     accepted_lengths: entry i is the number of steps that accepted i drafted tokens.
     widths: the number of passes, by their rows.
     compared, same: how many texts were compared with those of plain decoding, and were equal; none
@@ -43,6 +46,8 @@ class Summary:
     same: int
     speeds: list[list[float]]
     ratios: list[list[float]]
+    prompt_tokens_per_second: float | None
+    first_token: float | None
 
     def share(self, phase: str) -> float:
         """The share of the seconds that this phase took."""
@@ -110,7 +115,21 @@ def _summary(
         same=same,
         speeds=list(speeds.values()),
         ratios=list(ratios.values()) if any(ratios.values()) else [],
+        prompt_tokens_per_second=_prompt_speed(all_stats),
+        first_token=_first_token(all_stats),
     )
+
+
+def _prompt_speed(all_stats: Sequence[Stats]) -> float | None:
+    read = _sum(all_stats, "prompt_evaluated")
+    took = sum(stats.seconds.prompt for stats in all_stats)
+    return read / took if read and took else None
+
+
+def _first_token(all_stats: Sequence[Stats]) -> float | None:
+    found = [stats.seconds.first_token for stats in all_stats]
+    known = [seconds for seconds in found if seconds is not None]
+    return fmean(known) if known else None
 
 
 def passes_by_width(all_stats: Sequence[Stats]) -> dict[int, int]:

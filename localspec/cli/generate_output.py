@@ -192,7 +192,8 @@ def stats_line(
             f"accept {_percent(stats.acceptance_rate)}",
             f"{_number(stats.tokens_per_step)} tok/step in {stats.steps} steps",
             _ahead(stats, nothing_ahead),
-            f"prompt {stats.prompt_tokens} ({stats.prompt_evaluated} evaluated)",
+            f"prompt {stats.prompt_tokens} ({stats.prompt_evaluated} evaluated)"
+            f"{_prompt_speed(stats)}",
             f"load {seconds.load:.2f} s, prompt {seconds.prompt:.2f} s, "
             f"generate {seconds.generate:.2f} s = draft {seconds.draft:.2f} "
             f"+ verify {seconds.verify:.2f} + host {seconds.host:.2f}",
@@ -203,6 +204,12 @@ def stats_line(
             too_quick_text(plain_seconds or 0, ratio),
         ]
     )
+
+
+def _prompt_speed(stats: Stats) -> str:
+    speed, first = stats.prompt_tokens_per_second, stats.seconds.first_token
+    at = "" if speed is None else f" at {speed:.1f} tok/s"
+    return at if first is None else f"{at}, first token after {first:.2f} s"
 
 
 def generation_record(

@@ -25,7 +25,7 @@ from localspec.bench.prompt_sets import (
     read_tasks,
 )
 from localspec.bench.report import BenchmarkReport, Conditions, build_report
-from localspec.bench.report_text import COLUMNS, cells, facts
+from localspec.bench.report_text import COLUMNS, cells, facts, prompt_lines
 from localspec.bench.runner import Run, run_rounds
 from localspec.bench.summary import accepted_lengths, summarise
 from localspec.bench.svg import ticks
@@ -339,6 +339,20 @@ def test_a_configuration_without_its_plain_partner_has_no_ratio() -> None:
     [row] = summarise([run("alone")], [Task("one", 1, "x")])
     assert row.ratio is None and row.compared == 0
     assert cells(row)[3] == "-"
+
+
+def test_what_reading_the_prompts_took_is_a_line() -> None:
+    """Of all prompts, where there are several sets."""
+    found = [run(name, task=task) for task in (0, 1) for name in (PLAIN, "fast")]
+    for number, each in enumerate(found):
+        each.stats.prompt_evaluated = 100
+        each.stats.seconds.prompt = 1.0 + number % 2
+        each.stats.seconds.first_token = 1.5 + number
+    rows = summarise(found, [Task("one", 1, "x"), Task("two", 1, "y")])
+    read = "prompts are read at 100 tok/s · first token after: "
+    assert [*prompt_lines(rows)] == [f"{read}plain 2.50 s, fast 3.50 s"]
+    assert [*prompt_lines(rows[:1])] == [f"{read}plain 1.50 s"]
+    assert [*prompt_lines(summarise([run("alone")], [Task("one", 1, "x")]))] == []
 
 
 # The page.

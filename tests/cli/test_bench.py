@@ -66,6 +66,8 @@ def test_the_table_has_every_configuration(bench: Any, prompts: Path) -> None:
     assert "mine (2)" in done.out and "seed 3" in done.out and "llama_cpp_python" in done.out
     assert "\x1b" not in done.out + done.err
     assert done.err.count("tok/s") == 2 * 6
+    (line,) = [line for line in done.out.split("\n") if line.startswith("prompts are read at ")]
+    assert "tok/s · first token after: plain 0." in line and line.count(" s, ") == 5
 
 
 def test_a_context_beyond_the_model_is_its_own_and_said(bench: Any, prompts: Path) -> None:

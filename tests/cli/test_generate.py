@@ -178,6 +178,10 @@ def test_stats_are_the_numbers_of_the_record(generate: Run) -> None:
     assert f"accept {stats['acceptance_rate']:.0%}" in line
     assert f"{stats['tokens_per_step']:.1f} tok/step in {stats['steps']} steps" in line
     assert f"prompt {stats['prompt_tokens']} ({stats['prompt_evaluated']} evaluated)" in line
+    speed = stats["prompt_evaluated"] / seconds["prompt"]
+    assert (
+        f"evaluated) at {speed:.1f} tok/s, first token after {seconds['first_token']:.2f} s" in line
+    )
     assert f"load {seconds['load']:.2f} s, prompt {seconds['prompt']:.2f} s" in line
     assert f"generate {seconds['generate']:.2f} s = draft {seconds['draft']:.2f}" in line
 

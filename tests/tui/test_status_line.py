@@ -44,7 +44,11 @@ OFF = STATUS._replace(draft=(), reason="vocabulary differs at token 151,643")
             "42.1 tok/s · 1.8x plain · accept 71% (3.1 tok/step) · TTFT 0.31 s · ctx 1,204/8,192 "
             "· draft: suffix",
         ),
-        (80, "42.1 tok/s · 1.8x plain · ctx 1,204/8,192 · draft: suffix"),
+        (
+            95,
+            "42.1 tok/s · 1.8x plain · accept 71% · TTFT 0.31 s · ctx 1,204/8,192 · draft: suffix",
+        ),
+        (80, "42.1 tok/s · 1.8x plain · accept 71% · ctx 1,204/8,192 · draft: suffix"),
         (60, "42.1 tok/s · 1.8x plain · ctx 1,204/8,192 · draft: suffix"),
         (40, "42.1 tok/s · draft: suffix"),
         (20, "42.1 tok/s"),
