@@ -40,6 +40,7 @@ from localspec.models.own_drafters import (
 )
 from localspec.models.pair_finder import lacks_heads, names_of, pair_of
 from localspec.models.pulled_pairs import add_pulled
+from localspec.models.registry import pair_named
 from localspec.utils.format import format_bytes
 
 _OFFLINE = "; the Hub could not be asked for anything newer"
@@ -223,7 +224,7 @@ def _of_other_pair(name: str, target: Reference, chosen: OwnDrafter | None = Non
     pair = pair_of(target, name)
     if pair is None or isinstance(target, Path) or lacks_heads(target, pair):
         return []
-    if name.partition(":")[0].lower() == pair.name.lower():
+    if pair_named(name) == pair:
         return []
     return [f"{name} is the target of {pair.name}, whose drafter comes with it"]
 

@@ -46,22 +46,23 @@ def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
     """
     if not name.strip():
         raise ModelNotFoundError(f"the name of a model is {name!r}; localspec ls --all shows some")
-    label, _, quant = name.partition(":")
-    if pair := registry.pair_named(name):
+    if found := registry.pair_and_quant(name):
+        pair, quant = found
         target = pair.target
         if quant and isinstance(target, Repository):
             return Repository(target.id, quant)
         if not quant:
             return target
     here = links.find(name) or bundled_named(name) or _made_here(name)
-    if found := here or named_repository(name):
-        return found
+    if model := here or named_repository(name):
+        return model
     if name.lower().endswith(".gguf") or "/" in name or "\\" in name:
         meant = meant_repository(name)
         hint = f", or write {meant} for one of the Hub" if meant else ""
         raise ModelNotFoundError(f"there is no model file {name}; check the path{hint}")
     known = [*others, *registry.pairs(), *(file.stem for file in bundled_files())]
-    hint = did_you_mean(label, known)
+    label = name.partition(":")[0]
+    hint = did_you_mean(name.replace(":", "-", 1), known) or did_you_mean(label, known)
     if not hint:
         choices = ", ".join([*others, "a path", "user/repo[:quant]"])
         hint = f"choose {choices}, or a name that localspec ls --all shows"

@@ -92,11 +92,30 @@ def pairs() -> Mapping[str, Pair]:
 
 
 def pair_named(name: str) -> Pair | None:
-    """Find a pair by `name` or `name:quant`, in any case; None for every other text.
+    """Find a pair by any of its names, see `pair_and_quant`; None for every other text.
 
     Raises InvalidValueError for a user's models.toml that cannot be used.
     """
-    label, known = name.partition(":")[0], pairs()
+    found = pair_and_quant(name)
+    return found[0] if found else None
+
+
+def pair_and_quant(name: str) -> tuple[Pair, str] | None:
+    """Find a pair by `name` or `name:quant`, in any case, and that quant, else "".
+
+    What Ollama calls `qwen3:8b` is the pair qwen3-8b, where there is no pair qwen3. Raises
+    InvalidValueError for a user's models.toml that cannot be used.
+    """
+    label, _, rest = name.partition(":")
+    tag, _, quant = rest.partition(":")
+    if pair := _called(label):
+        return pair, rest
+    pair = _called(f"{label}-{tag}") if tag else None
+    return (pair, quant) if pair else None
+
+
+def _called(label: str) -> Pair | None:
+    known = pairs()
     others = (pair for pair in known.values() if pair.name.lower() == label.lower())
     return known.get(label) or next(others, None)
 

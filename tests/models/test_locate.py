@@ -85,6 +85,19 @@ def test_a_name_takes_a_quantisation(download: Download) -> None:
     assert locate("qwen3-8b:q8_0") == file
 
 
+def test_a_tag_of_ollama_is_the_pair_of_that_name(download: Download, home: Path) -> None:
+    """Where no pair is called as what stands before it."""
+    file = download(QWEN, "Qwen3-8B-Q4_K_M.gguf")
+    assert reference_of("qwen3:8b") == reference_of("Qwen3:8B") == Repository(QWEN)
+    assert locate("qwen3:8b") == file
+    assert reference_of("qwen3:8b:q8_0") == Repository(QWEN, "q8_0")
+    assert reference_of("llama3.2:3b") == reference_of("llama3.2-3b")
+    (home / "models.toml").write_text(
+        '[pairs.mine]\ntarget = "me/mine"\n[pairs.mine-q4_0]\ntarget = "me/other"\n'
+    )
+    assert reference_of("mine:q4_0") == Repository("me/mine", "q4_0")
+
+
 def test_a_quantisation_of_a_name_replaces_that_of_its_pair(home: Path) -> None:
     (home / "models.toml").write_text('[pairs.mine]\ntarget = "me/mine:Q4_K_M"\n')
     assert reference_of("mine") == Repository("me/mine", "Q4_K_M")
@@ -159,6 +172,9 @@ def test_a_revision_without_the_model_is_passed_over(download: Download) -> None
         ("qwen3-8b", f"{QWEN} is not on this machine; localspec pull qwen3-8b fetches it"),
         ("qwen3-8b:q8_0", f"{QWEN}:q8_0 is not on this machine; localspec pull qwen3-8b:q8_0"),
         ("qwen3-8", "there is no model 'qwen3-8'; did you mean qwen3-8b"),
+        ("qwen3:8b", f"{QWEN} is not on this machine; localspec pull qwen3:8b fetches it"),
+        ("qwen3:8", "there is no model 'qwen3:8'; did you mean qwen3-8b?"),
+        ("qwen3:80b", "there is no model 'qwen3:80b'; did you mean qwen3-8b"),
         ("GEMMA3-12", "there is no model 'GEMMA3-12'; did you mean gemma3-12b"),
         ("terminal:Q8_0", "there is no model 'terminal:Q8_0'; did you mean terminal?"),
         ("terminal-5m", "there is no model 'terminal-5m'; did you mean terminal-5m-q4_0?"),
