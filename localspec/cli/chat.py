@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from localspec.cli.aliases import WORDS
 from localspec.cli.file_options import chat_template_option, copy_from_option, mmproj_option
 from localspec.cli.options import pop_runtime_options, running_options
+from localspec.cli.output import Output
 from localspec.cli.sampling_options import sampling_options
 from localspec.cli.settings import on_command_line
 from localspec.cli.thinking_options import (
@@ -106,6 +107,7 @@ def chat(
     else the one used last, else a tiny bundled pair that answers questions about the terminal.
     """
     # `--help` must not wait for these imports.
+    from localspec.cli.fetch_offer import offer_fetch
     from localspec_tui import web as web_chat
     from localspec_tui.archive import Archive
     from localspec_tui.labels import absolute, absolute_drafters
@@ -132,6 +134,8 @@ def chat(
             "--private begins a chat of its own, and cannot continue one that is kept; "
             f"leave {'--continue' if latest else '--resume'} out"
         )
+    if _SERVED not in os.environ:
+        offer_fetch(model, Output())
     archive = Archive(private=private)
     session = _session(archive, resume, latest=latest)
     launch_options = LaunchOptions(

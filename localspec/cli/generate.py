@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from localspec.cli.fetch_offer import offer_fetch
 from localspec.cli.file_options import (
     chat_template_option,
     constraint_options,
@@ -164,6 +165,7 @@ def generate(
     if (image or audio) and chat is False:
         option = "--image" if image else "--audio"
         raise InvalidValueError(f"{option} is for chats, and --raw continues a text; leave one out")
+    offer_fetch(model, output)
     mmproj = require_projector({"--image": image, "--audio": audio}, model, mmproj)
     if chat is not False:
         start_renderer()

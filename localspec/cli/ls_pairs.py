@@ -84,8 +84,17 @@ def _cells(pair: Pair) -> tuple[str, ...]:
 
 def _stated_size(pair: Pair) -> str:
     """Return the size of the target that models.toml names."""
-    chosen = isinstance(pair.target, Repository) and pair.target.quant
-    for quant in [chosen] if chosen else PREFERRED:
-        if quant in pair.sizes:
-            return format_bytes(int(1e9 * pair.sizes[quant]))
-    return "-"
+    size = stated_bytes(pair)
+    return format_bytes(size) if size else "-"
+
+
+def stated_bytes(pair: Pair, quant: str = "") -> int:
+    """Return the size of a pair's target in models.toml; 0 if it is not there.
+
+    quant: a quantisation in place of the pair's own.
+    """
+    chosen = quant or (isinstance(pair.target, Repository) and pair.target.quant)
+    for each in [str(chosen)] if chosen else PREFERRED:
+        if each in pair.sizes:
+            return int(1e9 * pair.sizes[each])
+    return 0

@@ -111,18 +111,10 @@ def _pull(
         room = f"{format_bytes(free_space())} are free in {hub_cache()}"
         output.note(f"{format_bytes(missing)} would be fetched, and {room}")
     if not dry_run:
-        for line in remove_outdated(members):
-            output.note(line)
         try:
-            members = _fetched(output, members)
+            members = _completed(output, name, wanted, members)
         except KeyboardInterrupt:
-            output.note("what was fetched is kept; run the same command again to continue")
             return INTERRUPTED
-        record_name(name, members)
-        if pair := record_pair(wanted, members):
-            output.note(pair)
-        if elsewhere := heads_note(members):
-            output.note(elsewhere)
     if as_json:
         output.record(_record(name, members, missing, dry_run=dry_run))
     else:
@@ -130,6 +122,37 @@ def _pull(
     if missing and not dry_run:
         output.note(f"next: {_next_command(name, wanted, members)}")
     return 0
+
+
+def fetch_named(output: Output, name: str) -> None:
+    """Fetch a model and what goes with it, as `localspec pull NAME` does; stdout stays empty.
+
+    Raises KeyboardInterrupt where the user stops it, HubError and ModelNotFoundError.
+    """
+    quieten_hub()
+    with waits_told(output):
+        chosen = chosen_members(name, AUTO, AUTO)
+        missing = sum(member.missing for member in chosen.found)
+        for note in _first_notes(name, chosen, missing):
+            output.note(note)
+        _completed(output, name, AUTO, chosen.found)
+
+
+def _completed(output: Output, name: str, wanted: str, members: Sequence[Member]) -> list[Member]:
+    """Fetch what is missing and record it; return the models with their files."""
+    for line in remove_outdated(members):
+        output.note(line)
+    try:
+        members = _fetched(output, members)
+    except KeyboardInterrupt:
+        output.note("what was fetched is kept; run the same command again to continue")
+        raise
+    record_name(name, members)
+    if pair := record_pair(wanted, members):
+        output.note(pair)
+    if elsewhere := heads_note(members):
+        output.note(elsewhere)
+    return members
 
 
 def _first_notes(name: str, chosen: Members, missing: int) -> Iterator[str]:

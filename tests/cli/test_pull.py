@@ -478,6 +478,35 @@ def test_bars_on_a_terminal(shell: Shell) -> None:
     assert "alone-Q4_0.gguf: fetching" in dumb and "\x1b" not in dumb
 
 
+def generated_on_terminal(shell: Shell, answer: bytes, **environment: str) -> tuple[int, str]:
+    """`localspec run` of a pair on a terminal, with an answer to its question."""
+    arguments = ("generate", "-m", "snake:q8_0", "def f(", "-n", "4", "--threads", "1")
+    env = shell.environment | {"TERM": "dumb"} | environment
+    code, shown = on_terminal(*arguments, env=env, answer=answer, after=b"[y/N]")
+    return code, shown.replace("\r\n", "\n")
+
+
+@posix
+def test_a_pair_that_is_not_here_is_fetched_where_the_user_agrees(shell: Shell) -> None:
+    """Never offline, and never without a terminal."""
+    sizes = PAIRS.replace('prompt = "raw"', 'prompt = "raw"\nsizes = { Q8_0 = 0.0081 }')
+    (shell.cache.parents[1] / "localspec" / "models.toml").write_text(sizes)
+    question = "snake:q8_0 is not on this machine; fetch about 8.1 MB now? [y/N]"
+    refusal = "is not on this machine; localspec pull snake:q8_0 fetches it"
+    code, shown = generated_on_terminal(shell, b"\n")
+    assert code == 3 and question in shown and refusal in shown and shell.hub.requests == []
+    for done in (shell("generate", "-m", "snake:q8_0", "def f("),
+                 shell("chat", "--plain", "snake:q8_0")):  # fmt: skip
+        assert "[y/N]" not in done.err and refusal in done.err
+    code, shown = generated_on_terminal(shell, b"", HF_HUB_OFFLINE="1")
+    assert code == 3 and "[y/N]" not in shown and refusal in shown
+    code, shown = generated_on_terminal(shell, b"y\n")
+    assert code == 0 and question in shown and "next: " not in shown
+    assert shell.hub.sent == BOTH
+    code, shown = generated_on_terminal(shell, b"")
+    assert code == 0 and "[y/N]" not in shown
+
+
 def test_warnings_of_huggingface_hub_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has one about links for every download on Windows without its developer mode."""
     monkeypatch.setattr(logging.getLogger("huggingface_hub"), "level", logging.ERROR)
