@@ -77,11 +77,9 @@ class ChatCommands(ABC):
                 f"{path} is {what} after @, or begin it with // to send it as a message"
             )
         if name not in self._actions:
-            hint = did_you_mean(name, [*self._actions, *ALIASES], most=1) or "/help lists them."
-            if name[1:] in SAMPLING_DEFAULTS:
-                hint = f"/set {name[1:]} VALUE sets it."
             raise InvalidValueError(
-                f"there is no command {name}; {hint} To send it as a message, begin it with //"
+                f"there is no command {name}; {self._instead_of(name)} To send it as a message, "
+                "begin it with //"
             )
         if argument and name in COMMANDS:
             raise InvalidValueError(
@@ -95,6 +93,15 @@ class ChatCommands(ABC):
             raise InvalidValueError(f"{name}: {without}")
         else:
             without()
+
+    def _instead_of(self, name: str) -> str:
+        """What to type in place of a command that there is not."""
+        known = [*self._actions, *ALIASES]
+        if not any(each.startswith(name) for each in known):
+            settings = (each for each in SAMPLING_DEFAULTS if each.startswith(name[1:]))
+            if name[1:] and (setting := next(settings, None)):
+                return f"/set {setting} VALUE sets it."
+        return did_you_mean(name, known, most=1) or "/help lists them."
 
     @property
     def _turns(self) -> Sequence[Turn]:

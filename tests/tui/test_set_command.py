@@ -65,6 +65,8 @@ def test_the_list_says_where_each_value_comes_from(chat: Chat) -> None:
         ("/set seed 1.5", "seed is '1.5'; it must be a whole number"),
         ("/set temperature -1", "temperature is -1"),
         ("/set rule none", "rule is 'none'"),
+        ("/temp 1", "there is no command /temp; /set temperature VALUE sets it. To send it as"),
+        ("/sesions", "there is no command /sesions; did you mean /sessions?"),
         ("/temperature 1", "there is no command /temperature; /set temperature VALUE sets it."),
     ],
 )
