@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from localspec.control.acceptance import Tally
+from localspec.control.deciding import Deciding
 from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST, PassCosts
@@ -19,16 +20,10 @@ OVERDRAFT = 4.0
 DELAY = 1.0
 # A text never has to make up for more: drafts of a fixed depth beside it ask nobody.
 _LARGEST_DEBT = 10.0
-# So many decisions in a row in which nobody drafts let a text rest for one round more. As deciding
-# takes longer the more texts there are, it rests for as many as there are others at most.
+# So many decisions in a row in which nobody drafts let a text rest for one round more, and for as
+# many as there are others at most, where it is not known that deciding takes longer.
 _IN_VAIN = 2
-# A text alone rests where deciding has lately cost more than its drafts have gained, until it takes
-# this share of the time of plain decoding, or for so many steps.
-_DECIDING_SHARE, _RESTS_ALONE = 0.005, 32
-# In plain steps: what deciding seems to gain before anything was decided, and what a decision may
-# seem to lose at most. The weight of the newest decision.
-_FIRST_GAIN, _MOST_LOST, _NEWEST_GAIN = 0.3, 1.0, 1 / 16
-# The weight of the newest step in the tokens per step, and in what deciding takes.
+# The weight of the newest step in the tokens per step.
 _NEWEST = 1 / 32
 
 
@@ -125,8 +120,7 @@ class RowShare:
     budget: that of all texts. is_written: as in RowBudget. seen: the tokens that each drafter, by
     its name, has drafted lately. lead: how far the text is ahead of one that is written beside as
     many others without any drafts. texts: how many shared the last decode of its target or drafter;
-    0 if others had many rows in it. resting: whether it need not decide in this step. deciding:
-    what it takes to decide that nothing is drafted, in plain steps; learnt alone.
+    0 if others had many rows in it. resting: whether it need not decide in this step.
     """
 
     def __init__(self, budget: RowBudget, is_written: Callable[[], bool]) -> None:
@@ -138,7 +132,12 @@ class RowShare:
         # The rounds in a row in which it rested, and those in a row in which nobody drafted though
         # it was asked; how many other texts there were.
         self._rested = self._in_vain = self._company = 0
-        self.deciding, self._gain = 0.0, _FIRST_GAIN
+        self._alone, self._in_company = Deciding(), Deciding()
+
+    @property
+    def deciding(self) -> float:
+        """What it takes to decide that nothing is drafted, in plain steps; learnt alone."""
+        return self._alone.takes
 
     @property
     def others(self) -> list[Offer]:
@@ -162,10 +161,9 @@ class RowShare:
         if len(others) != self._company:
             self.ask_all()
             self._company = len(others)
-        if others:
-            rests = min(self._in_vain // _IN_VAIN, writing(others) - 1)
-        else:
-            rests = min(_RESTS_ALONE, int(min(self.deciding, -self._gain) / _DECIDING_SHARE))
+        rests = 0 if others else self._alone.rests
+        if others and (in_vain := self._in_vain // _IN_VAIN):
+            rests = max(min(in_vain, writing(others) - 1), self._in_company.rests)
         self.resting = self._rested < rests
         return self.resting
 
@@ -203,16 +201,11 @@ class RowShare:
             self._learn_deciding(step, passes, prompt)
 
     def _learn_deciding(self, step: Step, passes: PassCosts, prompt: float) -> None:
-        """Learn what deciding takes, and what it gains: the time that drafts save, less its own.
-
-        prompt: as in `learn`.
-        """
+        """Learn what deciding takes and gains in a text alone. prompt: as in `learn`."""
         plain = passes.seconds(1)
         drafting = max(0.0, step.draft_seconds - prompt) / plain
         gain = len(step.tokens) - passes.seconds(step.rows) / plain - drafting
-        self._gain += _NEWEST_GAIN * (max(-_MOST_LOST, gain) - self._gain)
-        if not step.drafted:
-            self.deciding += _NEWEST * (min(1.0, drafting) - self.deciding)
+        self._alone.learn(drafting, gain, drafted=bool(step.drafted))
 
     def _learn_round(
         self,
@@ -234,6 +227,12 @@ class RowShare:
         took = passes.of_round(rows) if passes.unequal_apart else passes.unpadded(sum(rows))
         # The others' seconds outside the models: all wait for these too, drafts or not.
         host = sum(each.offer.host for each in others if not each.offer.reading)
+        if not self.resting:
+            # All wait for it, and a token of this text is worth a part of a decode.
+            longer = (took + lost) * step.width / sum(rows) - plain / len(rows) + drafting
+            gain = len(step.tokens) - 1 - longer * len(rows) / plain
+            takes = drafting * len(rows) / plain
+            self._in_company.learn(takes, gain, drafted=bool(step.drafted))
         seconds = took + lost + drafting + host
         self.lead.add_step(seconds, seconds, len(step.tokens), plain + host)
         # DELAY is in decodes: time outside the models lets drafts delay no text any longer.

@@ -363,7 +363,7 @@ def test_who_may_not_rest_decides(texts: int) -> None:
     candidate.rest = rested.append  # type: ignore[method-assign]
     for _ in range(2):
         own._in_vain, own._company = 99, texts - 1
-        own.deciding, own._gain = 0.2, -0.2
+        own._alone.takes, own._alone._gain = 0.2, -0.2
         policy.decide(LIMIT)
     assert rows == [pytest.approx(0.3 if texts == 1 else 1.0)] * 2
     assert len(rested) == 1

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from localspec.bench.experiments.simulated_drafter import COSTS, SimulatedDrafter, User
-from localspec.bench.experiments.simulated_users import SimulatedUsers, auto
+from localspec.bench.experiments.simulated_users import MakePolicy, SimulatedUsers, auto, plain
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.explanation import Explanation
@@ -82,6 +82,50 @@ def test_a_text_alone_decides_in_each_step_while_that_gains() -> None:
 
     assert asked(*[plain] * 5, draft) == 6 * 40
     assert asked(*[plain] * 20, draft) < 21 * 40 / 3
+
+
+@pytest.mark.parametrize(("deciding", "rests"), [(0.002, 3), (0.01, 7), (0.05, 32)])
+def test_several_texts_rest_until_deciding_takes_half_a_percent_of_all(
+    deciding: float, rests: int
+) -> None:
+    """All four wait for each of them; they rest for three rounds where it takes less, too."""
+    asked = asked_in(shares(4), 12000, deciding)
+    assert set(asked) == {0, 4}
+    assert asked[-3 * (rests + 1) :].count(4) == 3
+
+
+def test_several_texts_rest_no_longer_while_deciding_gains() -> None:
+    """A draft in every third decision saves its text a decode, of which both have half."""
+    passes = PassCosts({1: 1.0, 2: 1.0, 32: 1.0})
+
+    def asked(asking: float) -> int:
+        texts, decisions = shares(2), 0
+        for _ in range(600):
+            resting = [each.rests(each.others) for each in texts]
+            assert resting in ([True] * 2, [False] * 2)
+            decisions += not resting[0]
+            drafted = (5,) * (not resting[0] and not decisions % 3)
+            if drafted:
+                texts[0].ask_all()
+            tokens, took = [*drafted, 1], 0.0 if resting[0] else asking
+            rows = len(tokens)
+            step = Step(drafted, len(drafted), rows, tokens, 1 + took, took, others=(rows,))
+            for each in texts:
+                each.learn(step, passes)
+        return decisions
+
+    assert asked(0.02) == asked(0.0)
+    assert asked(0.3) < asked(0.0) / 3
+
+
+def test_a_useless_drafter_costs_eight_users_little_though_deciding_takes_long() -> None:
+    """Each decision takes a twentieth of a decode, and all eight together four tenths."""
+    asking = 0.05 * COSTS["GPU"][1]
+
+    def seconds(make: MakePolicy, asking: float) -> float:
+        return SimulatedUsers(COSTS["GPU"], [USELESS] * 8, make, asking=asking).run(1000).seconds
+
+    assert seconds(plain, 0.0) > 0.98 * seconds(auto, asking)
 
 
 def test_all_are_asked_again_at_once() -> None:
@@ -255,7 +299,8 @@ def test_a_text_alone_is_asked_about_a_trial_as_soon_as_it_is_due(
     counted, [writer] = Counted(monkeypatch), simulated.writers
     candidate = writer.policy.candidates[0]  # type: ignore[attr-defined]
     candidate.gain, candidate._waited, candidate._wait = -1.0, 0, 8
-    writer.share.deciding, writer.share._gain, writer.share._rested = 0.1, -0.1, 0
+    account, writer.share._rested = writer.share._alone, 0
+    account.takes, account._gain = 0.1, -0.1
     assert [counted.in_step(simulated) for _ in range(9)] == [0] * 8 + [1]
     assert len(writer.draft) and candidate._wait in (1, 16)
 
