@@ -32,7 +32,7 @@ def parse_setting(argument: str) -> tuple[str, str]:
 
     Raises InvalidValueError for a name that is none.
     """
-    typed, *rest = argument.replace("=", " ", 1).split(maxsplit=1)
+    typed, *rest = argument.replace("=", " ", 1).split(maxsplit=1) or [argument.strip()]
     name = typed.lower().lstrip("-").replace("-", "_")
     if name not in SAMPLING_DEFAULTS:
         raise InvalidValueError(f"/set: there is no setting {typed}; {_hint(name)}")

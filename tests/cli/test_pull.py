@@ -230,7 +230,7 @@ def test_with_the_network_away_what_is_here_does(shell: Shell) -> None:
     ("token", "status", "message"),
     [
         (None, 401, "zoo/gated-GGUF is gated; accept its conditions at"),
-        ("hf_strangerToken", 403, "the token in use has no access to it yet"),
+        ("hf_strangerToken", 403, "is gated, and the token in use has no access to it; accept its"),
         ("hf_noSuchToken", 401, "does not accept the token"),
     ],
 )

@@ -57,6 +57,7 @@ def test_the_list_says_where_each_value_comes_from(chat: Chat) -> None:
 @pytest.mark.parametrize(
     ("typed", "line"),
     [
+        *((f"/set {typed}", "/set: there is no setting =; there are ") for typed in ("=", " = ")),
         ("/set temprature 1", "/set: there is no setting temprature; did you mean temperature?"),
         ("/set temp 1", "/set: there is no setting temp; did you mean temperature?"),
         ("/set system hi", "/set: there is no setting system; /system is a command"),
