@@ -96,3 +96,25 @@ def test_a_conversation_is_kept_when_its_page_goes_out_of_sight(page: Any) -> No
         }"""
     )
     assert page.evaluate("sessionStorage.getItem('draft')") == '"not sent yet"'
+
+
+def test_what_was_kept_with_one_answer_to_a_message_is_taken_over(page: Any) -> None:
+    said = {"text": "one", "runs": [["drafted", 3]]}
+    none = {"text": "", "runs": []}
+    answers = [
+        {"said": said, "thought": none, "facts": "3 tokens · stopped"},
+        {"said": none, "thought": none, "facts": "…"},
+    ]
+    kept = [
+        {"text": text, "images": [], "answer": answer}
+        for text, answer in zip(("first", "second"), answers, strict=True)
+    ]
+    page.evaluate(
+        """(kept) => addEventListener("pagehide", () => sessionStorage.setItem("talk", kept))""",
+        json.dumps(kept),
+    )
+    page.reload()
+    page.locator("#draft", has_text="draft:").wait_for()
+    assert shown(page) == ["first", "one"]
+    assert page.locator(".facts").inner_text() == "3 tokens · stopped"
+    assert page.input_value("#text") == "second"

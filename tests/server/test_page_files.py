@@ -48,8 +48,9 @@ def test_texts_go_into_the_message_in_their_order(page: Any) -> None:
         ("a.log", b"a" * 262_145, "a.log has more than 256 KiB; attach a smaller file."),
         ("a.zip", b"PK\x03\x04\0\0", "a.zip is no text; convert it to a text file."),
         ("a.txt", b"gr\xfcn", "a.txt is no text in UTF-8; save it as UTF-8."),
+        ("a.txt", "ab".encode("utf-32"), "a.txt is no text in UTF-8; save it as UTF-8."),
     ],
-    ids=["PDF", "large PDF", "large", "binary", "Latin-1"],
+    ids=["PDF", "large PDF", "large", "binary", "Latin-1", "UTF-32"],
 )
 def test_what_cannot_go_into_a_message_is_told(
     page: Any, name: str, data: bytes, line: str
@@ -63,6 +64,14 @@ def test_what_cannot_go_into_a_message_is_told(
 def test_a_text_as_large_as_may_be_is_taken(page: Any) -> None:
     choose(page, ("a.log", b"a" * 262_144))
     expect(page.locator("#text")).to_have_value(f"a.log:\n```log\n{'a' * 262_144}\n```")
+
+
+def test_a_text_of_many_empty_lines_is_taken_at_once(page: Any) -> None:
+    """A tab that is busy with them answers nobody."""
+    lines = "\n" * 130_000
+    choose(page, ("a.log", f"{lines}x\n\n".encode()))
+    page.wait_for_function("document.querySelector('#text').value", timeout=5_000)
+    expect(page.locator("#text")).to_have_value(f"a.log:\n```log\n{lines}x\n```")
 
 
 def test_a_folder_that_is_dropped_is_told(page: Any) -> None:

@@ -157,3 +157,15 @@ def test_another_answer_that_does_not_come_is_none(page: Any) -> None:
     page.reload()
     assert shown(page) == ["first", "one"]
     expect(page.locator(".place")).to_have_text("1 / 2")
+
+
+def test_an_answer_that_is_shown_again_has_the_view_of_now(page: Any) -> None:
+    script(page, [part("one", "draft")])
+    say(page, "first")
+    page.route("**/v1/chat/completions", lambda route: None)
+    page.get_by_role("button", name="Again").click()
+    page.locator("#send", has_text="Stop").wait_for()
+    page.click("#view")
+    page.click("#send")
+    expect(page.locator(".text .drafted")).to_have_text("one")
+    assert shown(page) == ["first", "one"]

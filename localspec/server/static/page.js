@@ -199,6 +199,7 @@ function begin() {
 function giveBack(turn, failure) {
   if (turn.before || turn.dropped) {
     if (turn.before) {
+      turn.before.show(view);  // it may have changed
       turn.answers.pop().node.replaceWith(turn.before.node);
       turn.answer = turn.before;
       number(turn.answers);

@@ -26,6 +26,12 @@ const withoutImages = (turn) => ({
   answers: turn.answers.map((each) => ({ ...each, behind: each.behind.map(withoutImages) })),
 });
 
+// A turn as it is kept now. It was kept with one `answer` before there were several.
+function withAnswers({ answer, ...turn }) {
+  if (!answer) return turn;
+  return { ...turn, answers: answer.said.text ? [{ ...answer, behind: [] }] : [], shown: 0 };
+}
+
 // What of an answer the model reads to go on with it.
 function begunOf({ said, thought }) {
   const reasoning = thought.text ? { reasoning_content: thought.text } : {};
@@ -43,7 +49,7 @@ export class Talk {
 
   // Of the tab, as `save` left it: the answers are what was kept of them.
   static recalled() {
-    return recall(ofTab, NAME, []);
+    return recall(ofTab, NAME, []).map(withAnswers);
   }
 
   // The messages up to a turn, whose answer is asked for, or what comes after its beginning.

@@ -17,10 +17,19 @@ function decoded(name, bytes) {
   const wide = UTF_16.find(([first, second]) => bytes[0] === first && bytes[1] === second);
   if (!wide && bytes.includes(0)) throw new Error(`${name} is no text; convert it to a text file.`);
   try {
-    return new TextDecoder(wide ? wide[2] : "utf-8", { fatal: true }).decode(bytes);
+    const text = new TextDecoder(wide ? wide[2] : "utf-8", { fatal: true }).decode(bytes);
+    if (text.includes("\0")) throw new TypeError();  // UTF-32, whose mark begins as that of UTF-16
+    return text;
   } catch {
     throw new Error(`${name} is no text in UTF-8; save it as UTF-8.`);
   }
+}
+
+// A text without the line ends behind it. A pattern would search anew at every line end.
+function trimmed(text) {
+  let end = text.length;
+  while (text[end - 1] === "\n") end--;
+  return text.slice(0, end);
 }
 
 // What stands for a file in a message. Throws an Error whose message says why there is nothing.
@@ -33,7 +42,7 @@ export async function blockOf(file) {
   if (bytes.length > MOST_BYTES) {
     throw new Error(`${name} has more than ${MOST_BYTES / 1024} KiB; attach a smaller file.`);
   }
-  const text = decoded(name, bytes).replaceAll("\r\n", "\n").replace(/\n+$/, "");
+  const text = trimmed(decoded(name, bytes).replaceAll("\r\n", "\n"));
   const longest = Math.max(2, ...(text.match(FENCES) || []).map((fence) => fence.length));
   const fence = "`".repeat(longest + 1);
   const language = /\.([a-z0-9]+)$/i.exec(name)?.[1] || "";
