@@ -16,13 +16,15 @@ def offer_fetch(model: str | None, output: Output) -> None:
     """Ask whether a pair of models.toml that is not here is fetched now, and fetch it.
 
     Nothing is asked without a terminal or offline (`HF_HUB_OFFLINE`), nor of any other model: the
-    command then says what it says. Raises HubError, and KeyboardInterrupt where the user stops it.
+    command then says what it says. Raises ModelNotFoundError for a quantisation that models.toml
+    does not list, HubError, and KeyboardInterrupt where the user stops it.
     """
     if model is None or os.path.exists(model) or not _can_ask():
         return
     found = pair_and_quant(model)
     if found is None or _is_here(model) or _is_offline():
         return
+    _check_quant(model, *found)
     if agreed(f"{model} is not on this machine; fetch {_size(*found)} now?"):
         # It imports what only a download needs.
         from localspec.cli.pull import fetch_named
@@ -46,6 +48,14 @@ def _is_offline() -> bool:
     from huggingface_hub import constants
 
     return constants.is_offline_mode()
+
+
+def _check_quant(model: str, pair: Pair, quant: str) -> None:
+    if quant and pair.sizes and quant.upper() not in pair.sizes:
+        raise ModelNotFoundError(
+            f"{model} is not on this machine, and models.toml lists no {quant} of {pair.name}, but "
+            f"{', '.join(pair.sizes)}; localspec pull {model} looks for it on the Hub"
+        )
 
 
 def _size(pair: Pair, quant: str) -> str:

@@ -478,9 +478,11 @@ def test_bars_on_a_terminal(shell: Shell) -> None:
     assert "alone-Q4_0.gguf: fetching" in dumb and "\x1b" not in dumb
 
 
-def generated_on_terminal(shell: Shell, answer: bytes, **environment: str) -> tuple[int, str]:
+def generated_on_terminal(
+    shell: Shell, answer: bytes, model: str = "snake:q8_0", **environment: str
+) -> tuple[int, str]:
     """`localspec run` of a pair on a terminal, with an answer to its question."""
-    arguments = ("generate", "-m", "snake:q8_0", "def f(", "-n", "4", "--threads", "1")
+    arguments = ("generate", "-m", model, "def f(", "-n", "4", "--threads", "1")
     env = shell.environment | {"TERM": "dumb"} | environment
     code, shown = on_terminal(*arguments, env=env, answer=answer, after=b"[y/N]")
     return code, shown.replace("\r\n", "\n")
@@ -500,6 +502,9 @@ def test_a_pair_that_is_not_here_is_fetched_where_the_user_agrees(shell: Shell) 
         assert "[y/N]" not in done.err and refusal in done.err
     code, shown = generated_on_terminal(shell, b"", HF_HUB_OFFLINE="1")
     assert code == 3 and "[y/N]" not in shown and refusal in shown
+    code, shown = generated_on_terminal(shell, b"y\n", "snake:nope")
+    assert code == 3 and "[y/N]" not in shown and shell.hub.requests == []
+    assert "models.toml lists no nope of snake, but Q8_0; localspec pull snake:nope looks" in shown
     code, shown = generated_on_terminal(shell, b"y\n")
     assert code == 0 and question in shown and "next: " not in shown
     assert shell.hub.sent == BOTH
