@@ -71,7 +71,7 @@ def _way_out(template: str, think: bool, *, levels: bool) -> str:
     from localspec.conversation.reasoning import has_channels, tags_for
 
     if levels:
-        return f"; --reasoning-effort {'high' if think else 'low'} is its way"
+        return f"; --reasoning-effort {'high makes it long' if think else 'low makes it short'}"
     writes_tags = any(tag in template for tag in tags_for(template))
     if think or has_channels(template) or not writes_tags:
         return ""

@@ -77,7 +77,7 @@ def test_the_way_out_is_named_where_one_has_no_effect(
     off = "--no-think has no effect: the chat template of"
     switch = "has no switch for reasoning"
     assert said(leveled, "--no-think") == (
-        f"{off} leveled.gguf {switch}; --reasoning-effort low is its way"
+        f"{off} leveled.gguf {switch}; --reasoning-effort low makes it short"
     )
     assert said(thinker, "--no-think") == (
         f"{off} r1.gguf {switch}; --thinking-budget 0 ends it at once"
