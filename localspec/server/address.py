@@ -55,7 +55,9 @@ class Address:
         """
         if self.host not in _THIS_MACHINE:
             return ""
-        found = [self._url(each) for each in own_addresses()]
+        # At 0.0.0.0 it listens at those of IPv4 alone.
+        known = [each for each in own_addresses() if self.host == "::" or ":" not in each]
+        found = [self._url(each) for each in known]
         return " or ".join(found) or f"port {self.port} at any address of this machine"
 
     def _url(self, host: str) -> str:
