@@ -49,6 +49,12 @@ _ASKS_NOTHING = """
     route safety_identifier service_tier session_id slot_id spaces_between_special_tokens
     transforms usage user
 """
+# What some protocol has, and no answer here follows.
+_HAS_NO_EFFECT = """
+    backend_sampling diagnostics embedding_only fallbacks inference_geo max_tool_calls moderation
+    n_discard num_keep output_format penalize_newline penalize_nl speed sse_ping_interval
+    t_max_prompt_ms user_profile_id verbosity
+"""
 _READ = frozenset(f"{_OF_TEXTS} {_OF_PROTOCOLS}".split())
 KNOWN = _READ | {*_ASKS_NOTHING.split()}
 # Options of Ollama's that say how a model is loaded, which is the server's command line's.
@@ -73,7 +79,7 @@ def unused_members(body: Fields) -> Iterator[str]:
 def unused_options(options: Fields, context: int) -> Iterator[str]:
     """Yield which of Ollama's `options` have no effect, a line for each. context: the server's."""
     loading = _OF_LOADING.split()
-    for name in islice((name for name in options.values if name in loading), _MOST_NAMES):
+    for name in islice((name for name in loading if name in options), _MOST_NAMES):
         yield f"{options.place(name)}: it is chosen when the server starts"
     if (wanted := options.whole("num_ctx") or 0) > context:
         place = options.place("num_ctx")
@@ -85,5 +91,7 @@ def unused_options(options: Fields, context: int) -> Iterator[str]:
 @lru_cache(maxsize=256)
 def _line(path: str, name: str) -> str:
     place = f"{path}.{printable(name)}" if path else printable(name)
+    if name in _HAS_NO_EFFECT.split():
+        return f"{place}: it has no effect here"
     hint = did_you_mean(name, _READ, most=1)
     return f"{place}: there is no such member" + (f"; {hint}" if hint else "")

@@ -73,7 +73,13 @@ def test_what_is_said_of_others() -> None:
         "options.num_ctx is 4096, and the context has 512 tokens; start with --ctx",
         "options.zzz: there is no such member",
     ]
-    assert [*unused_options(Fields({"num_ctx": 512}, "options"), 512)] == []
+    assert [*unused_options(Fields({"num_ctx": 512, "num_gpu": None}, "options"), 512)] == []
+    assert lines(verbosity="low", speed="fast") == [
+        "verbosity: it has no effect here",
+        "speed: it has no effect here",
+    ]
+    kept = Fields({"num_keep": 4}, "options")
+    assert [*unused_options(kept, 512)] == ["options.num_keep: it has no effect here"]
 
 
 REQUESTS: list[tuple[str, dict[str, Any]]] = [
