@@ -46,8 +46,7 @@ class TemplateOptions:
 
         whose: the template, in words.
         """
-        from localspec.conversation.thinking import has_thinking_switch, reads_effort
-        from localspec.llama.chat_template import mentions
+        from localspec.conversation.thinking import has_thinking_switch, reads, reads_effort
 
         levels, switch = reads_effort(template), has_thinking_switch(template)
         if self.think is not None and not switch:
@@ -62,7 +61,7 @@ class TemplateOptions:
             elif self.effort != "none" and self.think is None:
                 yield f"{named} only switches reasoning on: {whose} knows no levels of it"
         for name in self.others:
-            if not mentions(template, name):
+            if not reads(template, name):
                 yield have_no_effect([f"--template-option {name}"], f"{whose} does not read {name}")
 
 

@@ -9,7 +9,7 @@ from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import mentions, render
 
 # What templates call the switch: Qwen, GLM and most others, and DeepSeek, Granite and Kimi.
-_SWITCHES = ("enable_thinking", "thinking")
+SWITCHES = ("enable_thinking", "thinking")
 # How much to reason, for a template that knows levels; `none` is a switch for one that has that.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 # What templates with levels call them: gpt-oss and most others.
@@ -20,7 +20,7 @@ _NOON = datetime(2000, 1, 1, 12)
 
 def thinking_variables(on: bool) -> dict[str, bool]:
     """The variables that switch reasoning on or off, whichever of them a template reads."""
-    return dict.fromkeys(_SWITCHES, on)
+    return dict.fromkeys(SWITCHES, on)
 
 
 def effort_variables(effort: str) -> dict[str, Any]:
@@ -28,12 +28,17 @@ def effort_variables(effort: str) -> dict[str, Any]:
     return {**thinking_variables(effort != "none"), EFFORT: effort}
 
 
-def reads_effort(template: str) -> bool:
-    """Whether a template reads a level of reasoning."""
+def reads(template: str, variable: str) -> bool:
+    """Whether a template reads a variable; one that cannot be read itself reads none."""
     try:
-        return mentions(template, EFFORT)
+        return mentions(template, variable)
     except InvalidValueError:
         return False
+
+
+def reads_effort(template: str) -> bool:
+    """Whether a template reads a level of reasoning."""
+    return reads(template, EFFORT)
 
 
 def switched(options: Mapping[str, Any]) -> bool | None:
@@ -52,7 +57,7 @@ def thinking_switch(template: str | None, options: Mapping[str, Any]) -> bool | 
 
     None where the template has no switch.
     """
-    given = {name: options[name] for name in _SWITCHES if isinstance(options.get(name), bool)}
+    given = {name: options[name] for name in SWITCHES if isinstance(options.get(name), bool)}
     return None if template is None else _switch(template, tuple(given.items()))
 
 

@@ -21,6 +21,7 @@ from localspec.server.chat_prompt import CONTINUE, REQUIRED, ChatPrompt, chat_pr
 from localspec.server.errors import ApiError, too_long
 from localspec.server.options import TextSettings
 from localspec.server.text_request import TextRequest
+from localspec.server.thinking import beside
 from localspec.server.thinking_budget import NO_BUDGET
 from localspec.server.tool_calls import (
     Family,
@@ -201,7 +202,7 @@ class InputProcessor:
 
         model = self.engine.model
         messages = self._with_system(messages)
-        template_options = {**self.template_options, **template_options}
+        template_options = beside(self.template_options, template_options)
         # A template is a foreign program and may take its time.
         read = await asyncio.to_thread(chat_prompt, model, messages, tools, template_options)
         if model.projector and require_written(read.text, messages):
@@ -301,7 +302,7 @@ class InputProcessor:
     def _variables(self, chat: ChatInput, budget: int) -> Mapping[str, Any]:
         """The options of the template. Raises InvalidValueError."""
         none = {"enable_thinking": False} if budget == 0 else {}
-        given = {**self.template_options, **none, **chat.template_options}
+        given = beside(beside(self.template_options, none), chat.template_options)
         if not chat.tools.must_call and chat.settings.is_free:
             return given
         # A grammar describes a whole answer.

@@ -14,6 +14,8 @@ from localspec.server.logit_bias import Tokenize, logit_bias
 from localspec.server.sampler_order import settings_of_order
 
 _RULES = ("coupled", "token", "block")
+# A random seed, in llama-server's words.
+_RANDOM = -1
 _MOST_STOPS = 256
 _LEAST_TOP_P = 1e-9
 _MOST_BREAKERS = 64
@@ -125,6 +127,9 @@ def settings_of(
     if (count := len(options["stop"] or ())) > _MOST_STOPS:
         raise ApiError(400, f"there are {count} stop strings; send {_MOST_STOPS} at most")
     chosen = {name: value for name, value in options.items() if value is not None}
+    if body.values.get("seed") == _RANDOM:
+        usual = usual.copy()
+        usual.pop("seed", None)
     chosen |= settings_of_order(body, {**usual, **chosen})
     try:
         settings = TextSettings.of(**{**usual, **chosen})
@@ -183,9 +188,7 @@ def _dry(body: Fields) -> dict[str, Any]:
 
 def _seed(body: Fields) -> int | None:
     seed = body.whole("seed", -(2**63), 2**64 - 1)
-    if seed == -1:
-        return None  # a random one, in llama-server's words
-    return None if seed is None else seed % 2**64
+    return None if seed is None or seed == _RANDOM else seed % 2**64
 
 
 def _speculation(body: Fields) -> dict[str, Any]:

@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from localspec.conversation.thinking import EFFORT, EFFORTS, switched, thinking_variables
+from localspec.conversation.thinking import (
+    EFFORT,
+    EFFORTS,
+    SWITCHES,
+    switched,
+    thinking_variables,
+)
 from localspec.server.fields import Fields
 from localspec.server.thinking_budget import named_budget
 
@@ -42,6 +48,19 @@ def usual_variables(options: Mapping[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in options.items() if name not in names}
     rest |= {} if on is None else {"enable_thinking": on}
     return {**rest, EFFORT: Effort(level)} if level in EFFORTS else rest
+
+
+def beside(usual: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """A server's variables beside those of a request, which count more.
+
+    A switch of the request takes the place of the server's under every name, and of a level that
+    says the opposite; a level of the request that of the server's switch, too.
+    """
+    said = [asked[name] for name in SWITCHES if name in asked]
+    left_out = {*SWITCHES} if said or EFFORT in asked else set[str]()
+    if said and (usual.get(EFFORT) == "none") == bool(said[0]):
+        left_out.add(EFFORT)
+    return {**{name: usual[name] for name in usual if name not in left_out}, **asked}
 
 
 def with_switches(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,9 @@ from fakes.command_line import localspec
 from fakes.served import Served, serving
 from fakes.tiny import TURNS, write_tiny
 
+from localspec.cli.thinking_options import TemplateOptions
+from localspec.server.thinking import beside
+
 GREETING = [{"role": "user", "content": "list files"}]
 # A request of each protocol, and its member for the longest answer.
 REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
@@ -45,6 +48,8 @@ def test_a_request_has_them_unless_it_says_otherwise(seeded: Served, path: str) 
     assert first["localspec"]["rule"] == "token"
     own = seeded.post(path, _request(path, seed=12)).json()
     assert own["localspec"]["seed"] == 12
+    # Random, in llama-server's words.
+    assert seeded.post(path, _request(path, seed=-1)).json()["localspec"]["seed"] != 11
 
 
 def test_each_of_them_is_one_and_a_request_may_name_any(seeded: Served) -> None:
@@ -121,6 +126,34 @@ def test_a_request_says_more_of_reasoning_than_the_server(told: Served) -> None:
     assert named.startswith("<max>")
     props = told.get("/props").json()["localspec"]
     assert (props["thinking"], props["reasoning_effort"]) == (False, "xhigh")
+
+
+@pytest.mark.parametrize(
+    ("usual", "asked", "found"),
+    [
+        ({"reasoning_effort": "none"}, {"enable_thinking": True}, {"enable_thinking": True}),
+        ({"reasoning_effort": "high"}, {"enable_thinking": False}, {"enable_thinking": False}),
+        (
+            {"reasoning_effort": "high", "enable_thinking": False},
+            {"enable_thinking": True},
+            {"reasoning_effort": "high", "enable_thinking": True},
+        ),
+        ({"thinking": False, "x": 1}, {"enable_thinking": True}, {"x": 1, "enable_thinking": True}),
+        ({"enable_thinking": True}, {"thinking": False}, {"thinking": False}),
+        (
+            {"reasoning_effort": "none", "enable_thinking": False},
+            {"reasoning_effort": "low", "enable_thinking": True},
+            {"reasoning_effort": "low", "enable_thinking": True},
+        ),
+        ({"thinking": False}, {"x": 1}, {"thinking": False, "x": 1}),
+        ({"enable_thinking": False}, {"reasoning_effort": "high"}, {"reasoning_effort": "high"}),
+    ],
+)
+def test_a_requests_switch_replaces_all_that_says_the_opposite(
+    usual: dict[str, Any], asked: dict[str, Any], found: dict[str, Any]
+) -> None:
+    assert beside(usual, asked) == found
+    assert beside(usual, beside(usual, asked)) == found
 
 
 @pytest.mark.parametrize("path", CHATS)
@@ -202,3 +235,10 @@ def test_what_a_model_cannot_follow_is_said_at_the_start(own_cache: None, tmp_pa
         )
         said = f"localspec: --template-option style has no effect: {its} does not read style"
         assert said in served.lines
+
+
+def test_a_template_that_cannot_be_read_reads_no_variables() -> None:
+    told = TemplateOptions(others={"style": "dry"})
+    assert [*told.without_effect("{% if x %}broken", "its template")] == [
+        "--template-option style has no effect: its template does not read style"
+    ]
