@@ -100,7 +100,12 @@ def past_texts(_: Path) -> Callable[[], object]:
     known = DrawnFrom()
     known.add(1, Distribution(np.zeros(2, np.float32), np.array([2, 4]), 0.8))
     PastTexts("vocabulary").add(DrawnText([1, 2, 3], known))
-    return lambda: PastTexts("vocabulary").load()
+
+    def read() -> object:
+        found = PastTexts("vocabulary").load()
+        return [([*each.tokens], b"".join(each.drawn_from.columns())) for each in found]
+
+    return read
 
 
 def state(_: Path) -> Callable[[], object]:
