@@ -3,13 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from localspec.conversation.thinking import (
-    EFFORT,
-    EFFORTS,
-    SWITCHES,
-    switched,
-    thinking_variables,
-)
+from localspec.conversation.thinking import EFFORT, EFFORTS, SWITCHES, thinking_variables
 from localspec.server.fields import Fields
 from localspec.server.thinking_budget import named_budget
 
@@ -38,16 +32,9 @@ class Effort(str):
 
 
 def usual_variables(options: Mapping[str, Any]) -> dict[str, Any]:
-    """A server's variables for templates, as those that a request gives in a protocol's words.
-
-    Of the names of a switch it has one, which a request's own replaces; `with_switches` adds the
-    others.
-    """
-    level, on = options.get(EFFORT), switched(options)
-    names = () if on is None else thinking_variables(on)
-    rest = {name: value for name, value in options.items() if name not in names}
-    rest |= {} if on is None else {"enable_thinking": on}
-    return {**rest, EFFORT: Effort(level)} if level in EFFORTS else rest
+    """A server's variables for templates, with a level as one in a protocol's words."""
+    level = options.get(EFFORT)
+    return {**options, EFFORT: Effort(level)} if level in EFFORTS else {**options}
 
 
 def beside(usual: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
