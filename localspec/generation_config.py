@@ -183,9 +183,12 @@ class GenerationConfig:
 
         return compile_schema(self.schema or "")
 
-    def params(self, metadata: Mapping[str, Any]) -> SamplingParams:
-        """The sampling parameters: the chosen ones, else the GGUF's, else the defaults."""
-        return SamplingParams.for_model(metadata, **self.sampling)
+    def params(self, metadata: Mapping[str, Any], listed: Mapping[str, Any] = {}) -> SamplingParams:
+        """The sampling parameters: the chosen ones, else the recommended, else the defaults.
+
+        metadata, listed: what the GGUF and models.toml say, as in `SamplingParams.for_model`.
+        """
+        return SamplingParams.for_model(metadata, listed, **self.sampling)
 
 
 def _stop_texts(stop: object) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ PYTHON = [
 FOREIGN = {"--force-reinstall", "--no-cache-dir", "--no-cache", "--force", "--reinstall"}
 FOREIGN |= {"--extra-index-url", "--index", "--chat-template-file"}
 # Of converters, ours and llama.cpp's.
-FOREIGN |= {"--targets-output", "--target-model-dir"}
+FOREIGN |= {"--targets-output", "--target-model-dir", "--outtype"}
 ALIASES = {"run": "generate"}
 OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 

@@ -160,7 +160,10 @@ class ChatApp(App[None]):
         text, self.lost_edit = self.main.unsent.text, self.main.unsent.edited_answer
         if self.save_unsent(text) or not self.archive.is_kept:
             self.lost_text = text
-        if not self.is_loading:
+        if self.engine_thread.keeps and not self.is_loading:
+            # What was read is kept while the terminal is given back.
+            self.engine_thread.end(self.autosave.kept)
+        elif not self.is_loading:
             self.engine_thread.close()
         for event in self.engine_thread.drain():
             if isinstance(event, QuestionAsked):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -34,6 +35,11 @@ Summaries = list[SessionSummary]
 SearchResults = list[tuple[SessionSummary, Hit]]
 
 
+def archive_file() -> Path:
+    """Where the user's sessions are kept; the file may not exist."""
+    return data_folder("sessions") / "sessions.sqlite3"
+
+
 class Archive:
     """The sessions in a database file; for one thread. Close it at the end.
 
@@ -42,7 +48,7 @@ class Archive:
 
     def __init__(self, file: Path | None = None, *, private: bool = False) -> None:
         """Open a file, by default the user's. private: keep nothing, whatever the file."""
-        self.file = file or data_folder("sessions") / "sessions.sqlite3"
+        self.file = file or archive_file()
         self._database = Database(None if private else self.file)
         self._problem = self._database.problem
         self._sessions: dict[str, OpenSession] = {}
@@ -80,8 +86,16 @@ class Archive:
             raise LocalspecError(self.refusal)
 
     def is_stored(self, key: str) -> bool:
-        """Whether the file has a session that was created or opened here, or a part of it."""
-        return self.is_kept and self._sessions[key].is_stored
+        """Whether the file has a session that was created or opened here, or a part of it.
+
+        Another process may have deleted it.
+        """
+        if not (self.is_kept and self._sessions[key].is_stored):
+            return False
+        with suppress(LocalspecError), self._database.reading() as connection:
+            query = "SELECT count(*) FROM session WHERE key = ?"
+            return bool(connection.execute(query, [key]).fetchone()[0])
+        return True
 
     @property
     def failures(self) -> Mapping[str, str]:
@@ -374,4 +388,6 @@ class Archive:
 
 
 def _unknown(key: str) -> InvalidValueError:
-    return InvalidValueError(f"there is no session {key!r}; Ctrl-O in the chat lists all sessions")
+    return InvalidValueError(
+        f"there is no session {key!r}; localspec chats lists them, and Ctrl-O in the chat"
+    )

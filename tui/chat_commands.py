@@ -6,18 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from localspec.conversation.thinking import EFFORTS, effort_variables, thinking_variables
+from localspec.conversation.thinking import effort_variables, thinking_variables
 from localspec.conversation.turns import Turn
 from localspec.conversation.window import last_question
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
+from localspec.utils.reasoning_levels import EFFORTS
 from localspec.utils.similar_names import did_you_mean
 from localspec_tui.attachments import with_images_of
 from localspec_tui.autosave import Autosave
 from localspec_tui.engine_events import ModelReady
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.export import export_session
-from localspec_tui.sampling_defaults import SAMPLING_DEFAULTS
+from localspec_tui.sampling_defaults import SAMPLING_DEFAULTS, Recommended
 from localspec_tui.sampling_values import DEFAULT, in_words, parse_setting, sampling_value
 from localspec_tui.session_settings import with_variables
 from localspec_tui.settings_switch import SettingsSwitch
@@ -139,7 +140,7 @@ class ChatCommands(ABC):
         settings.apply(settings.model, replace(settings.current, draft=drafters_of(drafters)))
 
     @property
-    def models_own(self) -> Mapping[str, float] | None:
+    def models_own(self) -> Mapping[str, Recommended] | None:
         """The sampling values that the loaded model recommends; None if none is loaded."""
         return self._ready.sampling if self._ready else None
 

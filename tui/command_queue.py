@@ -30,6 +30,7 @@ class CommandQueue:
         # Numbers of commands; all up to `_superseded` or `_cancelled` are to end early.
         self._put = self._running = self._done = self._superseded = self._cancelled = 0
         self._closing = False
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
         self._thread.start()
 
@@ -66,11 +67,21 @@ class CommandQueue:
         """Ask all commands put so far to end early, the loading of a model included."""
         self._superseded = self._cancelled = self._put
 
-    def close(self, timeout: float) -> None:
-        """Skip the commands that wait, and give the thread up to `timeout` seconds to end."""
+    def end(self, timeout: float) -> None:
+        """Skip the commands that wait, and give the one that runs up to `timeout` seconds."""
+        self._closing = True
+        self._waiting.put(None)
+        self._ended.wait(timeout)
+
+    def close(self, timeout: float) -> bool:
+        """Skip the commands that wait, and give the thread up to `timeout` seconds to end.
+
+        Returns whether it has.
+        """
         self._closing = True
         self._waiting.put(None)
         self._thread.join(timeout)
+        return not self._thread.is_alive()
 
     def _work(self) -> None:
         while (command := self._waiting.get()) and not self._closing:
@@ -80,4 +91,5 @@ class CommandQueue:
             except Exception as error:
                 self._on_error(error, command.name)
             self._done = command.number
+        self._ended.set()
         self._on_close()

@@ -32,7 +32,7 @@ class ConversationSwitch:
             chat.save_unsent("")
             chat.autosave.start_session(conversation)
 
-        self._switch(conversation, chat.settings.system, take_over)
+        self._switch(conversation, chat.settings.system, take_over, key=None)
         self._screen.composer.focus()
 
     def resume(
@@ -71,7 +71,7 @@ class ConversationSwitch:
                 self.go_to(found)
 
         system = session.system if system is None else system
-        self._switch(session.conversation, system, take_over, then)
+        self._switch(session.conversation, system, take_over, then, key=key)
 
     def go_to(self, key: str) -> None:
         """Show the turn with this key, or say that it is on another branch."""
@@ -105,11 +105,13 @@ class ConversationSwitch:
         system: str | None,
         take_over: Callable[[], None],
         then: Callable[[], None] = lambda: None,
+        *,
+        key: str | None,
     ) -> None:
         """Continue another conversation.
 
         take_over: called once the engine thread has it; makes it the current one. then: called
-        after it is shown.
+        after it is shown. key: of a saved one.
         """
         screen = self._screen
         screen.chat.settings.system = system
@@ -126,4 +128,5 @@ class ConversationSwitch:
             then()
 
         screen.pending_changes.append(switched)
-        screen.chat.engine_thread.reset(conversation, system)
+        left = screen.chat.autosave.kept
+        screen.chat.engine_thread.reset(conversation, system, key=key, left=left)

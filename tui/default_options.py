@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from localspec.errors import LocalspecError
+from localspec.gguf.lora import Lora
 from localspec_tui.archive import Archive
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.preferences import Preferences
@@ -85,6 +86,13 @@ def _with_runtime(options: LaunchOptions, kept: SessionSettings) -> LaunchOption
     named = named_with(options.named)
     others = {name: value for name, value in kept.runtime.items() if name in named}
     rest = {name: value for name, value in kept.runtime.items() if name not in named}
+    paths = [Lora.parse(each).path for each in rest.get("lora") or []]
+    if missing := [str(path) for path in paths if not path.is_file()]:
+        which = "it" if len(missing) == 1 else "them"
+        options = _noted(options, f"{gone(*missing)}; this conversation goes on without {which}")
+        adapters = zip(rest.pop("lora"), paths, strict=True)
+        if there := [each for each, path in adapters if path.is_file()]:
+            rest["lora"] = there
     if words := in_words(others, options.runtime):
         options = _noted(options, f"this conversation was begun with {words}")
     if words := in_words(rest, options.runtime):

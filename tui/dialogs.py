@@ -44,7 +44,8 @@ class Dialogs:
             elif found:
                 self._screen.switch.go_to(found)
 
-        screen = SessionsScreen(chat.archive, chat.autosave.key, chat.autosave.read)
+        saved, forget = chat.autosave, chat.engine_thread.forget
+        screen = SessionsScreen(chat.archive, saved.key, saved.read, forget)
         chat.push_screen(screen, chosen)
 
     def no_model(self, problem: str) -> None:

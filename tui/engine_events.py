@@ -13,7 +13,7 @@ from localspec.errors import LocalspecError
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
 from localspec_tui.load_request import Draft, LoadRequest
-from localspec_tui.sampling_defaults import models_own
+from localspec_tui.sampling_defaults import Recommended, models_own
 from localspec_tui.session_settings import kept_of
 
 # Speeds of the same work that differ by more are those of a busy machine.
@@ -45,7 +45,7 @@ class ModelReady:
     chat_template: that was given in place of the model's own, if one was. mmproj: the file that
     reads images, if one was given. runtime: options of `localspec.load` that a session keeps.
     draft_option: the drafters as they were asked for. sampling: the options
-    of GenerationConfig for which the model recommends its own value.
+    of GenerationConfig for which a value is recommended for the model.
     """
 
     model: str
@@ -62,13 +62,14 @@ class ModelReady:
     mmproj: str | None = None
     runtime: Mapping[str, Any] = field(default_factory=dict)
     draft_option: Draft = AUTO
-    sampling: Mapping[str, float] = field(default_factory=dict)
+    sampling: Mapping[str, Recommended] = field(default_factory=dict)
 
     @classmethod
     def of(cls, engine: Engine, request: LoadRequest) -> "ModelReady":
         """Describe a loaded engine. request: what it was loaded for."""
         name = request.model
         path, drafter_set = engine.model.path, engine.drafter_set
+        loaded = engine.slots.own.loaded
         pair = pair_of(path) if name is None else None
         return cls(
             model=str(name or (pair.name if pair else path.stem)),
@@ -76,7 +77,7 @@ class ModelReady:
             reason=drafter_set.reason,
             notes=tuple(engine.notes),
             context=engine.context,
-            longest_context=engine.slots.own.loaded.longest_context,
+            longest_context=loaded.longest_context,
             bundled=path == registry.bundled().target,
             has_template=engine.prefers_chat,
             has_thinking_switch=engine.prefers_chat
@@ -86,7 +87,7 @@ class ModelReady:
             chat_template=request.options.get("chat_template"),
             mmproj=request.options.get("mmproj"),
             runtime=kept_of(request.options),
-            sampling=models_own(engine.slots.own.loaded.header.metadata),
+            sampling=models_own(loaded.header.metadata, loaded.listed),
         )
 
 

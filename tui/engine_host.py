@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from localspec.conversation.answer import Answer
-from localspec.conversation.events import Dropped, Ended, Gauge, Piece
+from localspec.conversation.events import Dropped, Ended, Gauge, Notice, Piece
 from localspec.conversation.session import Session
 from localspec.conversation.turns import Conversation, Turn
 from localspec.engine.engine import Engine
@@ -25,9 +25,12 @@ from localspec_tui.engine_events import (
     ModelReady,
     QuestionAsked,
 )
+from localspec_tui.kept_chats import KeptChats, forget
 from localspec_tui.labels import model_label
 from localspec_tui.load_request import Draft, LoadRequest, ModelOption
 
+# Seconds to keep what was read before another conversation goes on.
+_UNNOTICED = 2.0
 # Options of Session, beside those of GenerationConfig, that can be changed.
 SESSION_OPTIONS = frozenset({"when_full", "thinking_budget", "template_options"})
 
@@ -36,9 +39,11 @@ class EngineHost:
     """Its methods are the commands of EngineThread, which says what they emit.
 
     emit: takes each event. is_cancelled, is_superseded: what happened to the command that runs.
+    kept: where what is read of conversations is kept; None: nowhere.
 
     session: None while no model is loaded. answer: the one that is being written or compared, else
-    the one shown last; None if that was not written here.
+    the one shown last; None if that was not written here. left: the key of the conversation at the
+    end, if it is saved. unkept: why what was read of it is not kept; None if it is, or nothing was.
     """
 
     def __init__(
@@ -49,8 +54,15 @@ class EngineHost:
         *,
         is_cancelled: Callable[[], bool],
         is_superseded: Callable[[], bool],
+        kept: KeptChats | None = None,
     ) -> None:
         self.session: Session | None = None
+        self.left: str | None = None
+        self.unkept: str | None = None
+        self._kept = kept
+        # The key of the conversation that was opened, and whether more was read since.
+        self._key: str | None = None
+        self._has_read = False
         self.answer: Answer | None = None
         self._load_engine, self._make_session = load, session
         self._emit, self._is_cancelled, self._is_superseded = emit, is_cancelled, is_superseded
@@ -117,6 +129,7 @@ class EngineHost:
             raise
         self.session = session
         self._emit(ready)
+        self._load_kept()
 
     def _unload(self) -> None:
         """Free the loaded model. The conversation is kept for the next model."""
@@ -125,6 +138,44 @@ class EngineHost:
         self.close()
         self.session = None
         self._comparable.clear()
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what is read of conversations is kept."""
+        return self._kept is not None
+
+    def _load_kept(self) -> None:
+        """Load what is kept of the conversation."""
+        if self._kept and self.session and self._key:
+            self._has_read = False
+            if failure := self._kept.load(self.session, self._key):
+                self._emit(Notice(f"the conversation has to be read again: {failure}"))
+
+    def _keep(self, key: str | None, most: float | None = None) -> str | None:
+        """Keep what was read of the conversation with this key; the reason if that fails.
+
+        most: seconds.
+        """
+        if not (self._kept and self.session and key and self._has_read):
+            return None
+        self._has_read = False
+        return self._kept.save(self.session, key, most)
+
+    def forget(self, key: str) -> None:
+        """Delete what is kept of a conversation; from any thread."""
+        (self._kept.forget if self._kept else forget)(key)
+
+    def give_up_keeping(self) -> None:
+        """End the keeping that is under way, or begins later; from any thread."""
+        if self._kept:
+            self._kept.give_up()
+
+    def end(self) -> None:
+        """Keep what was read, and free the loaded model."""
+        try:
+            self.unkept = self._keep(self.left)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Free the loaded model."""
@@ -159,6 +210,7 @@ class EngineHost:
     def _write(self, answer: Answer) -> None:
         """Generate an answer, and emit its events. If that fails, Ended is emitted all the same."""
         self._track(answer)
+        self._has_read = True
         try:
             self._emit_all(answer)
         except Exception:
@@ -166,6 +218,9 @@ class EngineHost:
                 reason = answer.turn.stop_reason or "cancelled"
                 self._emit(Ended(answer.turn, reason, "", "", answer.stats, answer.gauge))
             raise
+        finally:
+            if self._kept:
+                self._kept.learn(answer.stats)
 
     def _emit_all(self, answer: Answer) -> None:
         started, continued, kept = None, answer.turn, len(answer.text)
@@ -204,8 +259,10 @@ class EngineHost:
         self.answer = self._comparable.get(turn.key)
         self._emit(ConversationChanged(tuple(session.turns)))
 
-    def reset(self, conversation: Conversation, system: str | None) -> None:
-        """Continue another conversation."""
+    def reset(
+        self, conversation: Conversation, system: str | None, key: str | None, left: str | None
+    ) -> None:
+        """Continue another conversation. key, left: as in EngineThread."""
         self._conversation, self._system = conversation, system
         self.answer = None
         self._comparable.clear()
@@ -213,6 +270,10 @@ class EngineHost:
             self.session.reset(conversation)
             self.session.system = system
         self._emit(ConversationChanged(tuple(conversation.turns)))
+        if failure := self._keep(left, _UNNOTICED):
+            self._emit(Notice(f"what was read of the conversation before is not kept: {failure}"))
+        self._key, self._has_read = key, False
+        self._load_kept()
 
     def enlarge(self, context: int) -> None:
         """Load the model again with a context of so many tokens."""

@@ -16,9 +16,10 @@ from localspec.stats import Stats
 from localspec_tui.command_queue import CommandQueue
 from localspec_tui.engine_events import EngineEvent
 from localspec_tui.engine_host import EngineHost
+from localspec_tui.kept_chats import KeptChats
 from localspec_tui.load_request import Draft, LoadRequest, ModelOption
 
-_CLOSE_TIMEOUT = 10.0
+_CLOSE_TIMEOUT, _LOOK_EVERY = 10.0, 0.1
 
 
 class EngineThread:
@@ -34,16 +35,20 @@ class EngineThread:
         load: Callable[..., Engine] = engines.load,
         *,
         session: Callable[..., Session] = Session,
+        keeps: bool = False,
     ) -> None:
+        """keeps: whether what is read of conversations outlasts the chat, on disk."""
         self._events: deque[EngineEvent] = deque()
+        self._has_given_up = False
         self._host = EngineHost(
             load,
             session,
             self._events.append,
             is_cancelled=lambda: self._commands.cancelled,
             is_superseded=lambda: self._commands.superseded,
+            kept=KeptChats() if keeps else None,
         )
-        self._commands = CommandQueue(self._host.fail, self._host.close)
+        self._commands = CommandQueue(self._host.fail, self._host.end)
 
     @property
     def session(self) -> Session | None:
@@ -122,12 +127,21 @@ class EngineThread:
         """Make the branch with this turn the active one. Emits ConversationChanged."""
         self._put("choose", lambda: self._host.choose(turn))
 
-    def reset(self, conversation: Conversation | None = None, system: str | None = None) -> None:
+    def reset(
+        self,
+        conversation: Conversation | None = None,
+        system: str | None = None,
+        *,
+        key: str | None = None,
+        left: str | None = None,
+    ) -> None:
         """Continue another conversation, by default an empty one. Emits ConversationChanged.
 
-        system: the system prompt; None is no system prompt.
+        system: the system prompt; None is no system prompt. key: of the conversation, and left: of
+        the one before, where they are saved: what was read of them may be kept under these.
         """
-        self._put("reset", lambda: self._host.reset(conversation or Conversation(), system))
+        other = conversation or Conversation()
+        self._put("reset", lambda: self._host.reset(other, system, key, left))
 
     def switch(self, model: ModelOption = None, draft: Draft | None = None, **sampling: Any) -> int:
         """Continue with another model, other drafters or other options; None keeps the model.
@@ -168,6 +182,41 @@ class EngineThread:
         """Stop the answer that is being written within one step, and loading soon."""
         self._commands.cancel()
         self._stop_session()
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what is read of conversations outlasts the chat."""
+        return self._host.keeps
+
+    def end(self, left: str | None) -> None:
+        """Stop, and wait for that, at most 10 seconds; after that all events are there.
+
+        Then what was read is kept, and the models are freed, which `wait` waits for. left: the key
+        of the conversation, if it is saved.
+        """
+        self._host.left = left
+        self.stop()
+        self._commands.end(_CLOSE_TIMEOUT)
+
+    def wait(self) -> str | None:
+        """Wait for what `end` has begun; returns why what was read is not kept, else None.
+
+        Once that is given up, it waits 10 seconds at most.
+        """
+        while not self._commands.close(_LOOK_EVERY):
+            if self._has_given_up:
+                self._commands.close(_CLOSE_TIMEOUT)
+                break
+        return self._host.unkept
+
+    def forget(self, key: str) -> None:
+        """Delete what is kept of what was read of a conversation, at once."""
+        self._host.forget(key)
+
+    def give_up_keeping(self) -> None:
+        """Let `wait` end soon, with nothing kept."""
+        self._has_given_up = True
+        self._host.give_up_keeping()
 
     def close(self) -> None:
         """Stop, and free the models. Waits for that, but at most 10 seconds."""

@@ -113,15 +113,19 @@ def export_session(session: SavedSession, path: str) -> str:
     A path that ends in .json gets all branches as JSON, any other the active branch as Markdown.
     Raises InvalidValueError if the file exists or cannot be written.
     """
+    is_json = path.endswith(".json")
+    has_media = not is_json and any(turn.media for turn in session.conversation.turns)
+    note = "; it names images and sounds, and a .json file has them" if has_media else ""
+    return f"written: {write_export(path, exported_text(session, is_json=is_json))}{note}"
+
+
+def exported_text(session: SavedSession, *, is_json: bool = False) -> str:
+    """Return the active branch of a session as Markdown, or all branches as JSON."""
     described = (session.conversation, session.title, session.model)
-    if path.endswith(".json"):
-        record = as_json(*described, system=session.system)
-        text, note = json.dumps(record, ensure_ascii=False, indent=2) + "\n", ""
-    else:
-        text = as_markdown(*described, system=session.system)
-        has_media = any(turn.media for turn in session.conversation.turns)
-        note = "; it names images and sounds, and a .json file has them" if has_media else ""
-    return f"written: {write_export(path, text)}{note}"
+    if not is_json:
+        return as_markdown(*described, system=session.system)
+    record = as_json(*described, system=session.system)
+    return json.dumps(record, ensure_ascii=False, indent=2) + "\n"
 
 
 def _turn_parts(turn: Turn) -> Iterator[str]:

@@ -17,6 +17,7 @@ from localspec_tui.archive import Archive
 from localspec_tui.default_options import with_defaults
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.interpreter import prioritize_engine
+from localspec_tui.keeping import wait_until_kept
 from localspec_tui.late_input import expect
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.lost_terminal import is_stuck, outlive_terminal
@@ -37,17 +38,19 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
         os.environ["NO_COLOR"] = "1"
     outlive_terminal()
     app = ChatApp(
-        EngineThread(),
+        EngineThread(keeps=True) if options.keep else EngineThread(),
         archive,
         _with_background(with_defaults(options, archive)),
         encoding=_terminal_encoding(),
     )
 
-    def write_last_words(unsent: Sequence[str], edit: str = "") -> None:
+    def write_last_words(unsent: Sequence[str], edit: str = "", unkept: str | None = None) -> None:
         if options.private:
             return
         saved = app.autosave
-        lines = notes.last_words(unsent, saved.kept, saved.failure, saved.lost, edit=edit)
+        lines = notes.last_words(
+            unsent, saved.kept, saved.failure, saved.lost, edit=edit, unkept=unkept
+        )
         # The terminal may be closed.
         with suppress(OSError):
             sys.stderr.write("".join(f"{line}\n" for line in lines))
@@ -66,11 +69,14 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
     output, errors = sys.stdout, sys.stderr
     with before_abort(restore):
         app.run()
+    unkept = None
+    if not app.is_loading:
+        unkept = wait_until_kept(app.engine_thread, is_shown=not is_stuck())
     if is_stuck():
         # So would be who writes to it, and Python at its end. All is saved.
         os._exit(app.return_code or 0)
     unsent = [*app.main.outbox.unsent, *([app.lost_text] if app.lost_text else [])]
-    write_last_words(unsent, app.lost_edit)
+    write_last_words(unsent, app.lost_edit, unkept)
     if app.is_loading:
         # Loading may take minutes more, and nothing is lost by ending it.
         os._exit(0)

@@ -18,7 +18,8 @@ class LaunchOptions:
     system prompt. session: key of the session to resume. drop_oldest: as that session has it.
     theme: None is the theme used last. is_terminal_light: whether a light theme suits the terminal,
     where the user has never chosen one. notes: lines to show first. private: whether nothing of the
-    chat is kept. named: which of `runtime` and `chat_template` the command line names.
+    chat is kept. keep: whether what the model reads is kept on disk. named: which of `runtime` and
+    `chat_template` the command line names.
     """
 
     model: str | None = None
@@ -37,6 +38,7 @@ class LaunchOptions:
     is_terminal_light: bool = False
     notes: tuple[str, ...] = ()
     private: bool = False
+    keep: bool = False
     named: frozenset[str] = frozenset()
 
     @property

@@ -49,7 +49,7 @@ class LoadRequest:
         """A request with another model, drafter or options; None keeps what this request has."""
         if model not in (None, self.model):
             # They were given for the model before.
-            options = {"chat_template": None, "mmproj": None, **options}
+            options = {"chat_template": None, "mmproj": None, "lora": [], **options}
         return LoadRequest(
             self.model if model is None else model,
             self.draft if draft is None else draft,

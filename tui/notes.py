@@ -42,7 +42,7 @@ def another_model(before: str, now: str) -> str:
 
 
 def written_otherwise(key: str, saved: SessionSettings, ready: ModelReady | None) -> str | None:
-    """How to go on with a conversation's chat template, cache types and rotations.
+    """How to go on with a conversation's chat template, cache types, rotations and adapters.
 
     None if those of now are the same.
     """
@@ -123,13 +123,15 @@ def last_words(
     lost: Iterable[tuple[str, str]] = (),
     *,
     edit: str = "",
+    unkept: str | None = None,
     plain: bool = False,
 ) -> Iterator[str]:
     """Lines for the terminal after the chat.
 
     unsent: messages. key: of the session, if at least a part of it is kept. failure: why the last
     part is not. lost: titles of other sessions, and why not all of them is kept. edit: another text
-    of an answer, which Enter did not confirm. plain: whether the chat had no screen.
+    of an answer, which Enter did not confirm. unkept: why what the model has read is not kept.
+    plain: whether the chat had no screen.
     """
     if unsent:
         yield f"{len(unsent)} message{'s were' if len(unsent) > 1 else ' was'} not sent:"
@@ -142,6 +144,8 @@ def last_words(
     if failure:
         what = "the last part of this conversation" if key else "this conversation"
         yield f"{what} was not saved: {failure}"
+    if unkept:
+        yield f"what was read is not kept: {unkept}"
     if key:
         yield f"continue with: {_command(plain)} --resume {key[:KEY_LETTERS]}"
 

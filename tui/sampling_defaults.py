@@ -1,7 +1,7 @@
 """Sampling defaults: what each option of GenerationConfig is where the user sets none."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
@@ -43,25 +43,40 @@ RARE = {
 SAMPLING_DEFAULTS = {**USUAL, **RARE}
 
 
-def models_own(metadata: Mapping[str, Any]) -> Mapping[str, float]:
-    """The options for which a model's file recommends another value than the default."""
+class Recommended(NamedTuple):
+    """A value that is recommended for a model, and who says so."""
+
+    value: float
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.value:g}, {self.source}"
+
+
+def models_own(
+    metadata: Mapping[str, Any], listed: Mapping[str, float]
+) -> Mapping[str, Recommended]:
+    """The options for which another value than the default is recommended for a model.
+
+    metadata, listed: what its file and models.toml say, as in `SamplingParams.for_model`.
+    """
     usual = GenerationConfig().params({})
     try:
-        params = GenerationConfig().params(metadata)
+        params = GenerationConfig().params(metadata, listed)
     except InvalidValueError:
         # The first answer says what is wrong with them.
         return {}
     names = [name for name in SAMPLING_DEFAULTS if hasattr(usual, name)]
     return {
-        name: getattr(params, name)
+        name: Recommended(getattr(params, name), "the pair's" if name in listed else "the model's")
         for name in names
         if getattr(params, name) != getattr(usual, name)
     }
 
 
-def defaults_with(own: Mapping[str, float]) -> Mapping[str, str]:
+def defaults_with(own: Mapping[str, Recommended]) -> Mapping[str, str]:
     """What unset options stand for with a loaded model. own: as of `models_own`."""
     return {
-        name: f"{own[name]:g}, the model's" if name in own else text.removeprefix(_ELSE)
+        name: str(own[name]) if name in own else text.removeprefix(_ELSE)
         for name, text in SAMPLING_DEFAULTS.items()
     }

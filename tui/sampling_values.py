@@ -5,7 +5,7 @@ from typing import Any
 
 from localspec.errors import InvalidValueError
 from localspec.utils.similar_names import did_you_mean
-from localspec_tui.sampling_defaults import SAMPLING_DEFAULTS, USUAL, defaults_with
+from localspec_tui.sampling_defaults import SAMPLING_DEFAULTS, USUAL, Recommended, defaults_with
 from localspec_tui.slash_commands import COMMANDS
 
 # What stands for no value.
@@ -45,7 +45,7 @@ def _hint(name: str) -> str:
     return did_you_mean(name, SAMPLING_DEFAULTS) or f"there are {', '.join(SAMPLING_DEFAULTS)}"
 
 
-def in_words(name: str, chosen: Mapping[str, Any], own: Mapping[str, float] | None) -> str:
+def in_words(name: str, chosen: Mapping[str, Any], own: Mapping[str, Recommended] | None) -> str:
     """What an option is, and where that comes from.
 
     chosen: the options that are not the default. own: as of `models_own`; None without a model.
@@ -56,7 +56,7 @@ def in_words(name: str, chosen: Mapping[str, Any], own: Mapping[str, float] | No
     return defaults[name] + ("" if own and name in own else ", the default")
 
 
-def listed(chosen: Mapping[str, Any], own: Mapping[str, float] | None) -> Iterator[str]:
+def listed(chosen: Mapping[str, Any], own: Mapping[str, Recommended] | None) -> Iterator[str]:
     """Yield a line for each option that is usual or is not the default, and the others' names."""
     shown = {*USUAL, *chosen, *(own or ())}
     names = [name for name in SAMPLING_DEFAULTS if name in shown]

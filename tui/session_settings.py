@@ -17,7 +17,7 @@ from localspec_tui.row_values import UNREADABLE, text_or
 
 ROTATIONS = ("rope_scaling", "rope_scale", "rope_freq_base", "yarn_orig_ctx", "draft_rope_scale")
 # Options of `localspec.load` that a session keeps. Who names one of a group means all of it.
-_GROUPS = (("context",), ("kv_type",), ("drafter_kv_type",), ROTATIONS)
+_GROUPS = (("context",), ("kv_type",), ("drafter_kv_type",), ROTATIONS, ("lora",))
 KEPT = frozenset(name for group in _GROUPS for name in group)
 
 
@@ -109,6 +109,9 @@ def _session_options(found: object) -> dict[str, Any]:
 def _runtime(found: object) -> dict[str, Any]:
     """The options of `localspec.load` that were saved, if they can be used."""
     options = kept_of(found) if isinstance(found, dict) else {}
+    adapters = options.get("lora", [])
+    if not isinstance(adapters, list) or not all(isinstance(each, str) for each in adapters):
+        return {}
     try:
         RuntimeConfig.of(**options)
     except (*UNREADABLE, LocalspecError):
@@ -143,11 +146,12 @@ def in_words(runtime: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _words(runtime: Mapping[str, Any], group: tuple[str, ...]) -> Iterator[str]:
-    given = {name: runtime[name] for name in group if runtime.get(name) is not None}
+    given = {name: runtime[name] for name in group if runtime.get(name) not in (None, [])}
     for name, value in given.items():
-        yield f"{typed_name(name)} {value if isinstance(value, str) else f'{value:.10g}'}"
+        for each in value if isinstance(value, list) else [value]:
+            yield f"{typed_name(name)} {each if isinstance(each, str) else f'{each:.10g}'}"
     if not given:
-        yield "--rope-scaling model"
+        yield "--rope-scaling model" if group == ROTATIONS else f"{typed_name(group[0])} none"
 
 
 def is_there(name: str) -> bool:

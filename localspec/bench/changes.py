@@ -20,7 +20,7 @@ NO_RECORD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError
 _SAME = (
     *("tokens", "seed", "rule", "temperature", "context", "threads", "gpu_layers"),
     *("reproducible", "prompts", "placement", "prompts_hash", "kv_type", "drafter_kv_type"),
-    *("flash_attention", "ubatch", "rope"),
+    *("flash_attention", "ubatch", "rope", "adapters"),
 )
 _IN_WORDS = {"placement": "models", "prompts_hash": "prompts whose hash is"}
 

@@ -86,6 +86,7 @@ def target_options(runtime: RuntimeConfig) -> dict[str, object]:
         "--flash-attn": flash_word(runtime),
         "--ubatch-size": runtime.ubatch,
         "--load-mode": None if runtime.load_mode == "auto" else runtime.load_mode,
+        "--lora-scaled": ",".join(each.option for each in runtime.loras) or None,
         **rope_options(runtime),
     }
 

@@ -35,7 +35,7 @@ class Conditions:
 
     threads: of the target, fewer than usual on a busy machine. prompts: how many of each set;
     prompts_hash: of all their texts. placement: where target and draft models are, in words.
-    rope: how rotations are scaled, in words.
+    rope: how rotations are scaled, in words. adapters: of the target, each with its scale.
     sampling: as in `unusual_members`. The others are those of RuntimeConfig and of
     GenerationConfig.
     """
@@ -57,6 +57,7 @@ class Conditions:
     flash_attention: bool | None = None
     ubatch: int | None = None
     rope: str = ""
+    adapters: list[str] = field(default_factory=list)
     sampling: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -69,8 +70,7 @@ class Conditions:
         tasks: Sequence[Task],
     ) -> "Conditions":
         """The conditions of texts with these settings on a sweep."""
-        model = sweep.plain.model
-        params = settings.params(read_header(model.path).metadata)
+        params = sweep.plain.slots.own.loaded.params(settings)
         return cls(
             tokens=settings.max_tokens,
             rounds=rounds,
@@ -89,6 +89,7 @@ class Conditions:
             flash_attention=runtime.flash,
             ubatch=runtime.ubatch,
             rope=runtime.rope_in_words,
+            adapters=[str(each) for each in runtime.loras],
             sampling=unusual_members(params),
         )
 

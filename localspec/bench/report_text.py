@@ -104,6 +104,7 @@ def _conditions(report: BenchmarkReport) -> str:
         f"context {its.context}",
         _cache(its),
         its.rope,
+        f"LoRA {', '.join(its.adapters)}" if its.adapters else "",
         "reproducible" if its.reproducible else "",
     ]
     return " · ".join(part for part in parts if part)

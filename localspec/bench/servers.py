@@ -95,7 +95,8 @@ class OwnServer:
             "--host": "127.0.0.1",
             "--port": port,
         }
-        return [sys.executable, "-P", "-m", "localspec", "serve", *as_words(options)]
+        loras = [word for each in runtime.loras for word in ("--lora", each.option)]
+        return [sys.executable, "-P", "-m", "localspec", "serve", *as_words(options), *loras]
 
     def members(self) -> Mapping[str, Any]:
         depth = self.configuration.depth

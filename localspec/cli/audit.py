@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from localspec.cli.generate_output import engine_line, generation_record
+from localspec.cli.lora_option import lora_option
 from localspec.cli.options import (
     DRAFTS,
     pop_runtime_options,
@@ -27,6 +28,7 @@ from localspec.engine.engine import load
 from localspec.engine.recipe import Recipe
 from localspec.errors import ExactnessError, InvalidValueError
 from localspec.gguf.check import check_generative
+from localspec.gguf.lora import Lora
 from localspec.models.locate import locate
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most, read_stream
 from localspec.utils.format import printable
@@ -55,6 +57,7 @@ _KEYS = {"recipe", "token_ids", "origins", "seed", "rule", "model"}
 )
 @click.option("--seed", type=int, help="With --prompt: the seed. [default: random, and shown]")
 @click.option("-m", "--model", metavar="MODEL", help="The target. [default: the one in FILE]")
+@lora_option
 @stacked(*target_place_options)
 @threads_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not text.")
@@ -89,6 +92,8 @@ def audit_command(
     # command line names counts more; shares are those of the devices that they were named with.
     named = {name for name in options if file and on_command_line(name) is not None}
     named |= {"split_mode", "tensor_split"} if "device" in named else set()
+    if file and not named & {"lora"}:
+        options["lora"] = _adapters(record["model"])
     recorded_place = {**recipe.placement, "rpc": ()} if recipe.placement else {}
     options |= {name: value for name, value in recorded_place.items() if name not in named}
     with load(
@@ -103,6 +108,7 @@ def audit_command(
         **recipe.rope,
         **options,
     ) as engine:
+        recipe.require_same_adapters(engine.model.adapters)
         recipe.require_same_gpus(engine.slots.own.loaded.runtime.placement)
         report = audit(engine, recorded)
         names = {
@@ -157,6 +163,17 @@ def _read(file: str) -> Mapping[str, Any]:
             f"{name} is not a record of localspec; localspec generate --json writes it"
         )
     return record
+
+
+def _adapters(model: Mapping[str, Any]) -> list[str]:
+    """The adapters of a record. Raises InvalidValueError where they are none."""
+    found = model.get("adapters", [])
+    try:
+        return [Lora(Path(each["file"]), float(each["scale"])).option for each in found]
+    except (TypeError, KeyError, ValueError) as error:
+        raise InvalidValueError(
+            f"this is not a record of localspec: its adapters are {found!r:.80}"
+        ) from error
 
 
 def _recorded(record: Mapping[str, Any]) -> Recorded:

@@ -15,6 +15,7 @@ from localspec.cli.bench_peer import peer_of, peer_options, require_same_places
 from localspec.cli.bench_servers import measure_servers
 from localspec.cli.bench_tool import measure_tool
 from localspec.cli.bench_users import measured_users_option, require_texts_alone
+from localspec.cli.lora_option import lora_option
 from localspec.cli.options import (
     comma_separated,
     draft_kv_type_option,
@@ -91,6 +92,7 @@ _how_options = stacked(
         type=int,
         help="Context size in tokens. [default: as large as the prompts need]",
     ),
+    lora_option,
     *rope_options,
     *target_place_options,
     *drafter_place_options,

@@ -31,7 +31,6 @@ from localspec.cli.bench_peer import Peer
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
 from localspec.cli.output import join_facts
 from localspec.drafters.spec import MTP, NONE
-from localspec.gguf.reader import read_header
 from localspec.llama import extra_buffers
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.utils.busy_cores import BusyCores
@@ -78,6 +77,7 @@ def _prepared(
         here = replace(runtime, placement=ON_PROCESSOR)
         loaded = stack.enter_context(reader.load(here, tasks, tokens))
         prompts = tokenize_prompts(loaded.plain, tasks, tokens)
+        params = loaded.plain.slots.own.loaded.params(settings)
         conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)
         # Our servers look at the machine for themselves; the peer gets the usual number.
         conditions = replace(conditions, threads=runtime.threads_of(loaded.plain.model))
@@ -92,7 +92,6 @@ def _prepared(
     ours = own_servers(sweep, model, settings.rule)
     drafter = sweep.model_drafter
     theirs = peer_servers(peer.program.binary, peer.drafts, drafter, model)
-    params = settings.params(read_header(model.target).metadata)
     load = ServedLoad(prompts, peer.users, choice.rounds, tokens, params, settings.seed)
     files = [] if drafter in (None, MTP) else [drafter_footprint(Path(str(drafter)))]
     drafters = {

@@ -24,7 +24,6 @@ from localspec.cli.bench_peer import Peer
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
 from localspec.cli.output import join_facts
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.gguf.reader import read_header
 from localspec.llama import extra_buffers
 from localspec.utils.busy_cores import BusyCores
 
@@ -65,7 +64,7 @@ def measure_tool(asked: Measurement, peer: Peer) -> BenchmarkReport:
             conditions.threads,
             tokens,
             runtime,
-            settings.params(read_header(sweep.target_file).metadata),
+            loaded.plain.slots.own.loaded.params(settings),
             repack=extra_buffers.usable(),
         )
         ids = [ids for _, ids, _ in prompts]

@@ -9,8 +9,9 @@ import click
 from click.core import ParameterSource
 
 from localspec.cli.aliases import WORDS
+from localspec.cli.chats import conversation_named
 from localspec.cli.file_options import chat_template_option, copy_from_option, mmproj_option
-from localspec.cli.options import pop_runtime_options, running_options
+from localspec.cli.options import keep_option, pop_runtime_options, running_options
 from localspec.cli.output import Output
 from localspec.cli.sampling_options import sampling_options
 from localspec.cli.settings import on_command_line
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 # Set where the chat runs for a browser.
 _SERVED = "TEXTUAL_DRIVER"
-# Conversations that an error names.
-_MOST_NAMED = 5
 
 
 @click.command()
@@ -39,12 +38,15 @@ _MOST_NAMED = 5
 @click.option("-m", "--model", "named", metavar="MODEL", help="The same as MODEL.")
 @running_options
 @click.option("-c", "--continue", "latest", is_flag=True, help="Continue the latest conversation.")
-@click.option("--resume", metavar="ID", help="Continue this conversation; Ctrl-O lists them.")
+@click.option(
+    "--resume", metavar="ID", help="Continue this conversation; localspec chats lists them."
+)
 @click.option(
     "--private",
     is_flag=True,
     help="Keep nothing of this chat, and show nothing of earlier ones.",
 )
+@keep_option("When the chat ends, keep on disk what the model has read, to go on with that.")
 @click.option("--system", metavar="TEXT", callback=utf8_text, help="System prompt.")
 @click.option(
     "--preset",
@@ -89,6 +91,7 @@ def chat(
     latest: bool,
     resume: str | None,
     private: bool,
+    keep: bool,
     system: str | None,
     preset: str | None,
     copied_texts: tuple[str, ...],
@@ -134,8 +137,10 @@ def chat(
             "--private begins a chat of its own, and cannot continue one that is kept; "
             f"leave {'--continue' if latest else '--resume'} out"
         )
+    if private and keep and _is_named("keep"):
+        raise InvalidValueError("--private keeps nothing, and --keep what is read; leave one out")
     if _SERVED not in os.environ:
-        offer_fetch(model, Output())
+        offer_fetch(model, draft, Output())
     archive = Archive(private=private)
     session = _session(archive, resume, latest=latest)
     launch_options = LaunchOptions(
@@ -152,6 +157,7 @@ def chat(
         theme=theme,
         notes=tuple(_notes(private, is_dumb and not plain, latest and not session)),
         private=private,
+        keep=keep and not private,
         named=frozenset(filter(_is_named, ("chat_template", *runtime))),
     )
     run = run_plain if plain or is_dumb else launch
@@ -254,16 +260,7 @@ def _session(archive: "Archive", resume: str | None, *, latest: bool) -> str | N
         archive.require_file()
     if resume is None:
         return archive.latest() if latest else None
-    found = [each for each in archive.list() if each.key.startswith(resume)]
-    if not found:
-        raise InvalidValueError(
-            f"no conversation begins with {resume!r}; localspec chat -c opens the latest"
-        )
-    if len(found) > 1:
-        named = ", ".join(f"{each.key} ({each.title})" for each in found[:_MOST_NAMED])
-        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-        raise InvalidValueError(f"{len(found)} conversations begin with {resume!r}: {named}{more}")
-    return found[0].key
+    return conversation_named(archive, resume).key
 
 
 def _command() -> str:

@@ -45,8 +45,8 @@ def config(*, action: str | None, name: str | None, value: str | None, as_json: 
     SETTING is model, draft, ctx, threads, ubatch, kv_type, draft_kv_type, flash_attn, one that
     says where models run: gpu_layers, rpc, device, split_mode, tensor_split, cpu_moe, load_mode,
     draft_device, draft_gpu_layers; one for longer contexts: rope_scaling, rope_scale,
-    rope_freq_base, yarn_orig_ctx, draft_rope_scale; or one that says how tokens are drawn:
-    temperature, top_k, top_p, min_p, repeat_penalty.
+    rope_freq_base, yarn_orig_ctx, draft_rope_scale; one that says how tokens are drawn:
+    temperature, top_k, top_p, min_p, repeat_penalty; or keep, on or off.
     """
     output = Output()
     match action:

@@ -53,9 +53,11 @@ _NAMES_HERE = {
     "--gpu-layers-draft": "--draft-gpu-layers",
     "--hf-repo": "--model",
     "--json-schema": "--schema",
-    "--keep-alive": "--unload-after",
+    "--lora-modules": "--lora",
+    "--lora-scaled": "--lora",
     "--main-gpu": "--device",
     "--max-model-len": "--ctx",
+    "--metrics": "--stats",
     "--mirostat-ent": "--mirostat-tau",
     "--mirostat-lr": "--mirostat-eta",
     "--mlock": "--load-mode",
@@ -67,6 +69,7 @@ _NAMES_HERE = {
     "--no-mmap": "--load-mode",
     "--no-mmproj": "--mmproj",
     "--predict": "-n",
+    "--prompt-cache": "--keep",
     "--reasoning": "--think",
     "--reasoning-budget": "--thinking-budget",
     "--repeat-last-n": "--penalty-window",
@@ -99,12 +102,21 @@ _IN_WORDS = {
     "--interactive": _CHAT,
     "--prompt": _PROMPT,
 }
-_LORA = "adapters (LoRA) are not read; llama-export-lora merges one into its model"
+# What is no option of `chat`.
+_IN_CHAT = {
+    **dict.fromkeys(
+        (name for name, words in _IN_WORDS.items() if words == _PROMPT),
+        "messages are typed in the chat; localspec generate answers one prompt",
+    ),
+    "--delete": "localspec chats --delete deletes conversations",
+    "--export": "localspec chats --export writes a conversation",
+    "--list": "localspec chats lists conversations",
+}
 # Options of programs that load models for which there is none here.
 _NONE_HERE = {
     "--jinja": "chat templates (Jinja) are always read; leave it out",
-    "--lora": _LORA,
-    "--lora-scaled": _LORA,
+    "--keep-alive": "localspec serve --unload-after MINUTES frees a model that is not used",
+    "--lora-init-without-apply": "adapters are on in all texts; leave it out",
     "--metrics": "/metrics is always there; leave it out",
     "--multiline": "a message may always have several lines; leave it out",
     "--multiline-input": "a message may always have several lines; leave it out",
@@ -164,8 +176,8 @@ def name_here(ctx: click.Context, option: str) -> str:
     spelt = [name for each in parameters for name in (*each.opts, *each.secondary_opts)]
     known = [name for name in spelt if name.startswith("-")]
     is_long = option.startswith("--")
-    if ctx.command.name == "chat" and _IN_WORDS.get(option) == _PROMPT:
-        return "messages are typed in the chat; localspec generate answers one prompt"
+    if ctx.command.name == "chat" and option in _IN_CHAT:
+        return _IN_CHAT[option]
     for name in _named_here(option):
         if name.split()[0] in known:
             return f"did you mean {name}?"

@@ -3,27 +3,28 @@
 import click
 
 from localspec.cli.chats import opened_archive
-from localspec.cli.confirmation import agreed
+from localspec.cli.confirmation import agreed, at_terminal
 from localspec.cli.output import Output
 from localspec.distillation import work_folder
 from localspec.drafters.suffix_store import clear_all, default_folder
+from localspec.engine.kept_store import kept_store
 from localspec.engine.state_store import StateStore
 from localspec.errors import LocalspecError
-from localspec.server.kept_states import kept_folder
 
 
 @click.command()
 @click.option("--chats", is_flag=True, help="Delete all conversations of the chat, too.")
-@click.option("--yes", is_flag=True, help="Delete conversations without a question.")
+@click.option("--yes", is_flag=True, help="Delete without a question.")
 def forget(*, chats: bool, yes: bool) -> None:
-    """Delete all texts that --remember and trainings stored, and all caches that `serve --keep` and
+    """Delete all texts that --remember and trainings stored, and all caches that --keep and
     sessions (save_state) stored.
 
-    Conversations of the chat are deleted with --chats only; Ctrl-O in the chat deletes one. Trained
-    drafters are not deleted: use `localspec rm`.
+    Conversations of the chat are deleted with --chats only; `localspec chats` lists them
+    and deletes one. Trained
+    drafters are not deleted: use `localspec rm`. On a terminal it asks first.
     """
     output = Output()
-    if chats and not _forget_chats(output, yes=yes):
+    if not (_forget_chats(output, yes=yes) if chats else yes or _may_delete()):
         output.note("nothing was deleted")
         return
     try:
@@ -32,7 +33,7 @@ def forget(*, chats: bool, yes: bool) -> None:
     except OSError as error:
         raise LocalspecError(f"stored texts cannot be deleted: {error}") from error
     texts, caches = [default_folder(), work_folder.default_folder()], []
-    for store in (StateStore(), StateStore(kept_folder())):
+    for store in (StateStore(), kept_store()):
         store.clear()
         if store.problem:
             raise LocalspecError(store.problem)
@@ -43,11 +44,18 @@ def forget(*, chats: bool, yes: bool) -> None:
     )
 
 
+def _may_delete() -> bool:
+    """Ask where there is somebody to ask; a script meant it."""
+    return not at_terminal() or agreed("Delete all stored texts and caches?")
+
+
 def _forget_chats(output: Output, *, yes: bool) -> bool:
     """Delete all conversations, after a question; return whether the user agrees."""
     with opened_archive() as archive:
         if not (yes or agreed(f"Delete all conversations in {archive.file}?")):
             return False
         archive.delete_all()
-    output.note(f"all conversations in {archive.file} are deleted; one that is open is kept again")
+    output.note(
+        f"all conversations in {archive.file} are deleted; a chat that has one open saves it again"
+    )
     return True

@@ -27,8 +27,10 @@ from localspec.cli.generate_output import (
     token_record,
 )
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
+from localspec.cli.kept_prompt import KeptPrompt
 from localspec.cli.media_options import media_options, require_projector
 from localspec.cli.options import (
+    keep_option,
     model_options,
     pop_runtime_options,
 )
@@ -109,6 +111,7 @@ _NO_LIMIT = 2**31 - 1
     is_flag=True,
     help="Draft from earlier texts too, and store this one; `localspec forget` deletes them.",
 )
+@keep_option("Keep on disk what is read of the prompt: another prompt that begins alike goes on.")
 @copy_from_option
 @prediction_option
 @chat_template_option
@@ -138,6 +141,7 @@ def generate(
     stats: bool,
     explain: bool,
     remember: bool,
+    keep: bool,
     copied_texts: tuple[str, ...],
     chat_template: str | None,
     mmproj: str | None,
@@ -165,7 +169,7 @@ def generate(
     if (image or audio) and chat is False:
         option = "--image" if image else "--audio"
         raise InvalidValueError(f"{option} is for chats, and --raw continues a text; leave one out")
-    offer_fetch(model, output)
+    offer_fetch(model, draft, output)
     mmproj = require_projector({"--image": image, "--audio": audio}, model, mmproj)
     if chat is not False:
         start_renderer()
@@ -188,6 +192,7 @@ def generate(
         asked = as_prompt(engine, text, chat, system=system, variables=variables, media=media)
         if longest == _NO_LIMIT or (longest is None and isinstance(asked, Chat)):
             options["max_tokens"] = engine.context
+        kept = KeptPrompt(engine, asked, options) if keep else None
         running = ReasonedText(
             engine,
             asked,
@@ -204,7 +209,7 @@ def generate(
             notes += prompt_notes(
                 engine, asked, system=system, told=told, whose=whose, limits=limits
             )
-            for note in notes:
+            for note in (*notes, *(kept.notes if kept else ())):
                 output.note(note)
             if color and (as_json or not output.color):
                 reason = "JSON has none" if as_json else output.color_off_because
@@ -213,12 +218,13 @@ def generate(
             write = _write_json if as_json else _write_text
             streams = not as_json if stream is None else stream
             write(engine, running, output, stream=streams, hides=hides)
+        unkept = kept.save(running.stats) if kept else []
     decisions.show()
     if explain and options.get("depth") is not None:
         output.note("--explain has nothing to say at a fixed depth; leave --depth out")
     # What has changed since, such as a drafter whose machine is gone.
     news = [note for note in engine.notes if note not in notes]
-    for note in (*news, *_last_notes(engine, running, stats=stats, hides=hides)):
+    for note in (*news, *unkept, *_last_notes(engine, running, stats=stats, hides=hides)):
         output.note(note)
     return INTERRUPTED if running.stop_reason == "cancelled" else 0
 

@@ -233,6 +233,10 @@ def generation_record(
             "target": str(engine.model.path),
             "drafter": drafters[0] if drafters else None,
             "drafters": drafters,
+            "adapters": [
+                {"file": str(each.path.absolute()), "scale": each.scale}
+                for each in engine.model.loras
+            ],
         },
         "speculation": {
             "active": bool(drafting.drafters),

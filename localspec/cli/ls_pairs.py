@@ -4,24 +4,29 @@ from typing import Any
 
 from localspec.cli.output import Output
 from localspec.cli.table import table_text
-from localspec.gguf.files import PREFERRED, bytes_of, files_of
-from localspec.hub.reference import Repository
+from localspec.gguf.files import bytes_of, files_of
 from localspec.models import registry
 from localspec.models.listed_drafter import ListedDrafter
 from localspec.models.locate import find_file
 from localspec.models.own_drafters import OwnDrafter, listed_drafters
+from localspec.models.pair_memory import Room, memory_room, pair_memory, stated_bytes
 from localspec.models.registry import Pair
 from localspec.utils.format import format_bytes
 
 
 def show_pairs(output: Output, *, as_json: bool) -> None:
-    """Show every pair, how much of it is on this disk, and what it is for."""
-    pairs = registry.pairs().values()
+    """Show every pair, how much of it is on this disk, whether it fits, and what it is for."""
+    pairs, room = registry.pairs().values(), memory_room()
     if as_json:
-        output.record({"pairs": [pair_record(pair) for pair in pairs]})
+        output.record({"pairs": [{**pair_record(pair), **_fit(pair, room)} for pair in pairs]})
         return
-    columns = ("name", "on disk", "size", "parameters", "drafters", "what it is for")
-    output.data(table_text(columns, [_cells(pair) for pair in pairs], right=["size"]))
+    columns = ("name", "on disk", "size", "fits", "parameters", "drafters", "what it is for")
+    output.data(table_text(columns, [_cells(pair, room) for pair in pairs], right=["size"]))
+    output.note(
+        f"fits: with its drafter and the usual context, into the {format_bytes(room.free)} of "
+        "memory that are free; tight: without the drafter, with a smaller context, or once other "
+        "programs end"
+    )
     output.note("localspec pull NAME fetches a pair, localspec show NAME shows its details")
 
 
@@ -46,6 +51,7 @@ def pair_record(pair: Pair) -> dict[str, Any]:
         "parameters": pair.parameters,
         "context": pair.context,
         "sizes": dict(pair.sizes),
+        "sampling": dict(pair.sampling),
         "licence": pair.licence,
         "note": pair.note,
         "unverified": pair.unverified,
@@ -69,7 +75,16 @@ def _drafter_record(each: OwnDrafter) -> dict[str, Any]:
     }
 
 
-def _cells(pair: Pair) -> tuple[str, ...]:
+def _fit(pair: Pair, room: Room) -> dict[str, Any]:
+    """Return whether a pair fits, and the bytes that it takes; None: that is not known."""
+    memory = pair_memory(pair)
+    return {
+        "fits": memory.fit(room) if memory else None,
+        "needed": memory.needed if memory else None,
+    }
+
+
+def _cells(pair: Pair, room: Room) -> tuple[str, ...]:
     target = find_file(pair.target)
     here = [each.file for each in listed_drafters(pair, target) if each.file]
     files = [file for path in {target, *here} if path for file in files_of(path)]
@@ -79,22 +94,11 @@ def _cells(pair: Pair) -> tuple[str, ...]:
         on_disk = "drafter only" if here else "no"
     size = format_bytes(bytes_of(files)) if on_disk == "yes" else _stated_size(pair)
     kinds = ", ".join(dict.fromkeys(each.kind for each in pair.drafters)) or "-"
-    return pair.name, on_disk, size, pair.parameters or "-", kinds, pair.note or "-"
+    fits = _fit(pair, room)["fits"] or "-"
+    return pair.name, on_disk, size, fits, pair.parameters or "-", kinds, pair.note or "-"
 
 
 def _stated_size(pair: Pair) -> str:
     """Return the size of the target that models.toml names."""
     size = stated_bytes(pair)
     return format_bytes(size) if size else "-"
-
-
-def stated_bytes(pair: Pair, quant: str = "") -> int:
-    """Return the size of a pair's target in models.toml; 0 if it is not there.
-
-    quant: a quantisation in place of the pair's own.
-    """
-    chosen = quant or (isinstance(pair.target, Repository) and pair.target.quant)
-    for each in [str(chosen)] if chosen else PREFERRED:
-        if each in pair.sizes:
-            return int(1e9 * pair.sizes[each])
-    return 0

@@ -31,6 +31,7 @@ from localspec.utils.similar_names import did_you_mean
 # Command -> its module and function, which are imported only when it is called; its --help line.
 _COMMANDS = {
     "chat": ("localspec.cli.chat:chat", "Chat with a model in the terminal."),
+    "chats": ("localspec.cli.chats:chats", "List, write and delete conversations of the chat."),
     "demo": ("localspec.cli.demo:demo", "Show on this machine what drafting gains; no download."),
     "pull": ("localspec.cli.pull:pull", "Fetch a model and its drafter from the Hub."),
     "generate": ("localspec.cli.generate:generate", "Generate text from a prompt."),
@@ -85,6 +86,10 @@ _WORD_TOO_MANY = {
 }
 
 
+# Options that take the ID of a conversation.
+_OF_CONVERSATIONS = {"--resume", "--export", "--delete"}
+
+
 class Commands(click.Group):
     """A group that imports a command when it is called, so that --help is quick."""
 
@@ -104,7 +109,10 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            hint = command_here(name) or did_you_mean(name, [*_COMMANDS, *ALIASES])
+            known = [*_COMMANDS, *ALIASES]
+            if not name.lower().startswith("chats"):  # chat is meant, which is as much like it
+                known.remove("chats")
+            hint = command_here(name) or did_you_mean(name, known)
             ctx.fail(f"No such command {name!r}" + (f"; {hint}" if hint else ""))
         # Help must be there also where the settings cannot be read.
         if name in _COMMANDS and not {"-h", "--help"} & {*args}:
@@ -218,6 +226,8 @@ def _usage_hint(error: click.UsageError) -> str:
         return ""
     if isinstance(error, click.NoSuchOption):
         return name_here(error.ctx, error.option_name)
+    if isinstance(error, click.BadOptionUsage) and error.option_name in _OF_CONVERSATIONS:
+        return "localspec chats lists the conversations, and localspec chat -c opens the latest"
     if error.message.startswith("Got unexpected extra"):
         return _WORD_TOO_MANY.get(error.ctx.info_name or "", "")
     return ""

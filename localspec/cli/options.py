@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
+from localspec.cli.lora_option import lora_option
 from localspec.cli.rope_options import rope_options
 from localspec.errors import InvalidValueError
 from localspec.llama.placement import LOAD_MODES, SPLIT_MODES, parse_shares
@@ -43,6 +44,13 @@ def model_option_of(default: str) -> Callable[[Command], Command]:
 
 
 model_option = model_option_of("the bundled target")
+
+
+def keep_option(meaning: str) -> Callable[[Command], Command]:
+    """Give a command --keep. meaning: what it keeps, for its help."""
+    return click.option("--keep/--no-keep", help=f"{meaning} `localspec forget` deletes it.")
+
+
 context_option = click.option(
     "--ctx",
     "context",
@@ -199,6 +207,7 @@ _RUNTIME = (
     "rope_freq_base",
     "yarn_orig_ctx",
     "draft_rope_scale",
+    "lora",
 )
 
 
@@ -229,6 +238,7 @@ def running_options(command: Command) -> Command:
             help="Tokens per draft. 0 is plain decoding; `auto` chooses the fastest number in each "
             "step, which may be 0.",
         ),
+        lora_option,
         context_option,
         *rope_options,
         *target_place_options,

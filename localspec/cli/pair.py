@@ -32,7 +32,7 @@ from localspec.models.own_drafters import (
     require_another,
     with_others,
 )
-from localspec.models.pair_finder import pair_like, pair_of
+from localspec.models.pair_finder import pair_like, pair_of, sampling_pair
 from localspec.models.speed_up import DEPTHS, NO_GAIN, PairMeasurement, estimate_speed_up
 from localspec.models.suggestions import (
     drafter_checks,
@@ -133,7 +133,10 @@ def _measured(target: Facts, drafter: Facts) -> PairMeasurement:
     costs = {depth: profile.step(name, depth) for depth in DEPTHS} if profile else None
     tried = remembered_rate(target_file, drafter_file)
     try:
-        temperature = SamplingParams.for_model(target.header.metadata).temperature
+        listed = sampling_pair(target_file)
+        temperature = SamplingParams.for_model(
+            target.header.metadata, listed.sampling if listed else {}
+        ).temperature
     except InvalidValueError:
         # What the file recommends makes no sense, so nothing was planned with it.
         return PairMeasurement(tried, costs, "its first use")

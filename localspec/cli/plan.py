@@ -7,6 +7,7 @@ import click
 
 from localspec.bench import SETS, Task, default_sets, load_tasks, tokenize_prompts
 from localspec.cli.interrupt import exit_at_once, on_interrupt
+from localspec.cli.lora_option import lora_option
 from localspec.cli.options import (
     DRAFTS,
     comma_separated,
@@ -76,6 +77,7 @@ _how_options = stacked(
         help="Go on where the model would end the text: as in `bench`, all are equally long.",
     ),
     context_option,
+    lora_option,
     *rope_options,
     *target_place_options,
     *drafter_place_options,
@@ -188,8 +190,8 @@ def _stored(
     best = acceptance_priors.BestSetting(line.drafter, line.rule, line.depth, line.speed_up.value)
     temperature = engine.slots.own.sampler(settings, 1).params.temperature
     kept = acceptance_priors.stored_forecast(*files, temperature, found.rates, best)
-    if scaled := engine.slots.own.loaded.runtime.rope_in_words:
-        output.note(f"not stored, as it holds only with {scaled}")
+    if changes := engine.slots.own.loaded.runtime.changes_in_words:
+        output.note(f"not stored, as it holds only with {changes}")
         return kept
     for name, (path, way) in engine.drafter_set.learnt.items():
         if any(name in (drafter, from_end_name(drafter)) for drafter in found.rates):

@@ -124,18 +124,20 @@ def _pull(
     return 0
 
 
-def fetch_named(output: Output, name: str) -> None:
+def fetch_named(output: Output, name: str, wanted: str) -> None:
     """Fetch a model and what goes with it, as `localspec pull NAME` does; stdout stays empty.
+
+    wanted: of the drafter, as of `chosen_members`.
 
     Raises KeyboardInterrupt where the user stops it, HubError and ModelNotFoundError.
     """
     quieten_hub()
     with waits_told(output):
-        chosen = chosen_members(name, AUTO, AUTO)
+        chosen = chosen_members(name, wanted, AUTO)
         missing = sum(member.missing for member in chosen.found)
         for note in _first_notes(name, chosen, missing):
             output.note(note)
-        _completed(output, name, AUTO, chosen.found)
+        _completed(output, name, wanted, chosen.found)
 
 
 def _completed(output: Output, name: str, wanted: str, members: Sequence[Member]) -> list[Member]:

@@ -6,14 +6,13 @@ import click
 
 from localspec.cli.options import Command, stacked
 
-# Which tokens may be drawn at all; the defaults are those of the GGUF, else of llama.cpp.
+# Which tokens may be drawn at all; the defaults are those of the pair, else of the
+# GGUF, else of llama.cpp.
 truncation_options = (
-    click.option(
-        "--temperature", type=float, help="0 is greedy. [default: from the GGUF, else 0.8]"
-    ),
-    click.option("--top-k", type=int, help="0 is off. [default: from the GGUF, else 40]"),
-    click.option("--top-p", type=float, help="1 is off. [default: from the GGUF, else 0.95]"),
-    click.option("--min-p", type=float, help="0 is off. [default: from the GGUF, else 0.05]"),
+    click.option("--temperature", type=float, help="0 is greedy. [default: the model's, else 0.8]"),
+    click.option("--top-k", type=int, help="0 is off. [default: the model's, else 40]"),
+    click.option("--top-p", type=float, help="1 is off. [default: the model's, else 0.95]"),
+    click.option("--min-p", type=float, help="0 is off. [default: the model's, else 0.05]"),
 )
 
 
@@ -75,7 +74,8 @@ def sampling_options(command: Command) -> Command:
         click.option(
             "--xtc-probability",
             type=float,
-            help="Leave out the likeliest tokens so often (XTC); 0 is off. [default: 0]",
+            help="Leave out the likeliest tokens so often (XTC), at temperature 0 too; 0 is off. "
+            "[default: 0]",
         ),
         click.option(
             "--xtc-threshold",
@@ -88,18 +88,18 @@ def sampling_options(command: Command) -> Command:
             metavar="0|1|2",
             type=int,
             help="Keep the tokens with which the text is as surprising as wanted (Mirostat 2.0; 1 "
-            "is the first one), and use no other filter or penalty; 0 is off. [default: from the "
-            "GGUF, else 0]",
+            "is the first one), and use no other filter or penalty; 0 is off. [default: the "
+            "model's, else 0]",
         ),
         click.option(
             "--mirostat-tau",
             type=float,
-            help="Bits of information per token. [default: from the GGUF, else 5]",
+            help="Bits of information per token. [default: the model's, else 5]",
         ),
         click.option(
             "--mirostat-eta",
             type=float,
-            help="How fast mirostat follows. [default: from the GGUF, else 0.1]",
+            help="How fast mirostat follows. [default: the model's, else 0.1]",
         ),
         click.option(
             "--adaptive-target",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from localspec.cli.file_options import chat_template_option, copy_from_option, mmproj_option
-from localspec.cli.options import model_options, pop_runtime_options
+from localspec.cli.options import keep_option, model_options, pop_runtime_options
 from localspec.cli.sampling_options import sampling_options
 from localspec.cli.serve_setup import print_setup, setup_command
 from localspec.cli.settings import CommandDefaults
@@ -92,11 +92,7 @@ class ServeRequest:
     show_default=True,
     help="Requests that may wait; further ones are told to come again later.",
 )
-@click.option(
-    "--keep",
-    is_flag=True,
-    help="When it ends, keep on disk what its slots have read, and begin with that.",
-)
+@keep_option("When it ends, keep on disk what its slots have read, and begin with that.")
 @click.option(
     "--unload-after",
     type=float,
@@ -191,7 +187,12 @@ def serve(
     """
     if names and model:
         raise InvalidValueError(f"model is {model!r} and {names[0]!r}; name one")
-    of_one = {"alias": alias, "chat-template": chat_template, "mmproj": mmproj != "none" and mmproj}
+    of_one = {
+        "alias": alias,
+        "chat-template": chat_template,
+        "mmproj": mmproj != "none" and mmproj,
+        "lora": options["lora"],
+    }
     if len(names) > 1 and (what := next(filter(of_one.get, of_one), None)):
         raise InvalidValueError(f"{what} is of one model, and {len(names)} are named; leave it out")
     if unload_after is not None and not 0 < unload_after <= _LONGEST_IDLE:

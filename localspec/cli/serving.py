@@ -33,7 +33,6 @@ from localspec.memory.available import free_memory
 from localspec.models import registry
 from localspec.models.locate import locate
 from localspec.models.pair_finder import pair_of
-from localspec.sampling.params import SamplingParams
 from localspec.server.catalog import ServedModel
 from localspec.server.child import StatusReporter
 from localspec.server.client_setup import (
@@ -72,6 +71,8 @@ class _Serving:
         self._asked, self._reporter, self._memory_faults = asked, reporter, memory_faults
         self._output = Output(color=False)
         self._embedders: Sequence[EmbeddingModel] = ()
+        # The notes that were said, and of which model; no model's: of its context alone.
+        self._noted: set[tuple[str, str]] = set()
 
     def run(self) -> None:
         asked = self._asked
@@ -162,7 +163,7 @@ class _Serving:
             kept = KeptStates(engine.model.path) if asked.keep else None
             if kept:
                 kept.restore(pool.slots)
-            recommended = SamplingParams.for_model(engine.slots.own.loaded.header.metadata)
+            recommended = engine.slots.own.loaded.params(GenerationConfig())
             with suppress(LocalspecError):  # a worker that is away just now
                 memory = free_memory(engine.model.placement)
                 self._reporter.placed(on_gpus=memory.spares_main_memory)
@@ -183,10 +184,18 @@ class _Serving:
 
     def _ready(self, service: Service) -> None:
         self._reporter.ready()
-        self._say(_greeting(service, self._asked, self._embedders))
+        self._say([*_greeting(service, self._asked, self._embedders), *self._news(service)])
 
     def _changed(self, service: Service) -> None:
-        self._say([_summary(service, self._asked), *_notes(service, self._asked)])
+        self._say([_summary(service, self._asked), *self._news(service)])
+
+    def _news(self, service: Service) -> list[str]:
+        """What is to be known of a model that was loaded, and was not said before."""
+        room, notes = _small_context(service.engine.context), _notes(service, self._asked)
+        found = [*(("", each) for each in room), *((service.name, each) for each in notes)]
+        news = [each for each in found if each not in self._noted]
+        self._noted.update(news)
+        return [line for _, line in news]
 
     def _say(self, lines: Sequence[str]) -> None:
         for line in lines:
@@ -216,7 +225,6 @@ def _greeting(
         *_others(asked),
         *(f"beside it: {_embedder_facts(each)}" for each in embedders),
         f"settings of other clients: {setup}",
-        *_notes(service, asked),
     ]
 
 
@@ -229,18 +237,21 @@ def _summary(service: Service, asked: ServeRequest) -> str:
     return join_facts([service.name, f"draft: {draft}", texts, reproducible])
 
 
-def _notes(service: Service, asked: ServeRequest) -> list[str]:
-    """What is to be known of a model that was loaded."""
-    engine = service.engine
-    agents = {each: own for each, own in OWN_TOKENS.items() if too_small_for(each, engine.context)}
-    too_small = (
-        f"agents ({', '.join(agents)}) send {min(agents.values()):,} tokens and more of their own "
-        f"and keep room for an answer: {engine.context:,} are too few"
-        if agents
-        else ""
-    )
+def _small_context(context: int) -> list[str]:
+    """What is said of a context that agents fill by themselves."""
+    agents = {each: own for each, own in OWN_TOKENS.items() if too_small_for(each, context)}
+    if not agents:
+        return []
     return [
-        *([too_small] if too_small else []),
+        f"agents ({', '.join(agents)}) send {min(agents.values()):,} tokens and more of their own "
+        f"and keep room for an answer: {context:,} are too few"
+    ]
+
+
+def _notes(service: Service, asked: ServeRequest) -> list[str]:
+    """What is to be known of a model."""
+    engine = service.engine
+    return [
         *engine.notes,
         *drafting_unused(engine, asked.usual),
         *_useless_system(engine, asked),

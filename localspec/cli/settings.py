@@ -7,7 +7,8 @@ command line reads them: `localspec.load` takes what it is given.
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ from localspec.cli.output import write_note
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.llama.bounds import LEAST_BASE, MOST_BASE, MOST_CONTEXT, MOST_SCALE, MOST_THREADS
 from localspec.llama.placement import LOAD_MODES, SPLIT_MODES
+from localspec.sampling.bounds import MOST_TEMPERATURE, MOST_WHOLE
 from localspec.utils.option_names import typed_name
 from localspec.utils.paths import config_folder
 from localspec.utils.similar_names import did_you_mean
@@ -68,7 +70,9 @@ class Setting:
         """Return a value of the file. Raises InvalidValueError, which begins with `where`."""
         if self.least is not None:
             kinds = (int,) if self.is_whole else (int, float)
-            most = math.inf if self.most is None else self.most
+            # A float is finite, and so are the whole numbers that can be one.
+            limit = math.inf if self.is_whole else sys.float_info.max
+            most = limit if self.most is None else self.most
             fits = type(value) in kinds and self.least <= value <= most
             fits = fits and not (self.is_above and value == self.least)
             bound = "above" if self.is_above else "of at least"
@@ -103,10 +107,10 @@ class Setting:
 
 # How texts are written: of generate, chat and serve. What is measured or checked is not theirs.
 _OF_TEXTS = (
-    Setting("temperature", "from the GGUF, else 0.8", 0, is_whole=False),
-    Setting("top_k", "from the GGUF, else 40", 0),
-    Setting("top_p", "from the GGUF, else 0.95", 0, is_above=True, is_whole=False, most=1),
-    Setting("min_p", "from the GGUF, else 0.05", 0, is_whole=False, most=1),
+    Setting("temperature", "the model's, else 0.8", 0, is_whole=False, most=MOST_TEMPERATURE),
+    Setting("top_k", "the model's, else 40", 0, most=MOST_WHOLE),
+    Setting("top_p", "the model's, else 0.95", 0, is_above=True, is_whole=False, most=1),
+    Setting("min_p", "the model's, else 0.05", 0, is_whole=False, most=1),
     Setting("repeat_penalty", "1", 0, is_above=True, is_whole=False),
 )
 _WRITE = ("generate", "chat", "serve")
@@ -150,6 +154,7 @@ SETTINGS = {
         Setting(
             "draft_kv_type", "f16", choices=_KV_TYPES, of_two=True, parameter="drafter_kv_type"
         ),
+        Setting("keep", "off", choices=("on", "off")),
         *_OF_TEXTS,
     )
 }
@@ -281,6 +286,11 @@ def _obeyed(command: str) -> Iterator[Setting]:
     if command not in _WRITE:
         wanted = wanted - {each.name for each in _OF_TEXTS}
     return (setting for setting in SETTINGS.values() if setting.name in wanted)
+
+
+def sampling_settings() -> Sequence[str]:
+    """Return the names of the settings that say how tokens are drawn."""
+    return [each.name for each in _OF_TEXTS]
 
 
 def on_command_line(parameter: str) -> Any:

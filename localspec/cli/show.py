@@ -9,6 +9,8 @@ import click
 from localspec.cli.ls_pairs import pair_record
 from localspec.cli.output import Output
 from localspec.cli.show_output import (
+    adapter_record,
+    adapter_rows,
     blocks_text,
     model_record,
     model_rows,
@@ -18,9 +20,11 @@ from localspec.cli.show_output import (
     projector_rows,
     reads_text,
 )
+from localspec.cli.show_sampling import sampling_record, sampling_text
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.gguf.facts import Facts, facts_of
 from localspec.gguf.heads import kind_of
+from localspec.gguf.lora import Lora, check_lora, is_adapter
 from localspec.gguf.projectors import PROJECTOR, check_projector
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.equal_digits import remembered
@@ -56,6 +60,8 @@ def show(*, name: str, template: bool, as_json: bool) -> None:
     projector, left_out = (
         find_projector(None, model.files[0]) if model and is_target else (None, None)
     )
+    adapter = check_lora(Lora(model.files[0])) if model and is_adapter(model.header) else None
+    writes = (is_target and not adapter) or not model
     if as_json:
         output.record(
             {
@@ -65,9 +71,12 @@ def show(*, name: str, template: bool, as_json: bool) -> None:
                 "drafter": model_record(drafter, _digits(drafter)) if drafter else None,
                 "drafters": [each.name for each in own if each.file],
                 "projector": projector_record(projector) if projector else None,
+                "sampling": sampling_record(name, model, pair) if writes else None,
+                "adapter": adapter_record(adapter) if adapter else None,
             }
         )
         return
+    drawn = [("sampling", text)] if writes and (text := sampling_text(name, model, pair)) else []
     blocks = [pair_rows(pair)] if pair else []
     elsewhere = heads_elsewhere(model) if model else None
     if found := own_drafter_rows([each for each in own if each.listed is None], elsewhere):
@@ -75,8 +84,12 @@ def show(*, name: str, template: bool, as_json: bool) -> None:
     rows = [model_rows(facts, _digits(facts)) for facts in (model, drafter) if facts]
     if model and model.header.architecture == PROJECTOR:
         rows[0] = projector_rows(rows[0], check_projector(model.files[0]))
-    elif is_target:
-        rows[0].append(("reads", left_out or reads_text(projector)))
+    elif is_target and not adapter:
+        rows[0] += [("reads", left_out or reads_text(projector)), *drawn]
+    elif not model:
+        blocks[0] += drawn
+    if adapter:
+        rows[0] = adapter_rows(rows[0], adapter)
     blocks += rows
     output.data(blocks_text(blocks))
     if pair and (not model or (pair.drafters and not any(each.file for each in own))):

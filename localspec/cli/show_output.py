@@ -5,6 +5,7 @@ from typing import Any
 
 from localspec.cli.output import join_facts
 from localspec.gguf.facts import Facts
+from localspec.gguf.lora import LoraFile
 from localspec.gguf.projectors import ProjectorFile
 from localspec.gguf.reader import Header
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
@@ -141,6 +142,28 @@ def projector_record(projector: ProjectorFile) -> dict[str, Any]:
         "memory": projector_bytes(projector),
         "images": projector.images,
         "sounds": projector.sounds,
+    }
+
+
+def adapter_rows(rows: Sequence[Row], adapter: LoraFile) -> list[Row]:
+    """Return what is shown of an adapter itself. rows: those of its header, as of a model."""
+    kept = [row for row in rows if row[0] in _OF_ANY_FILE]
+    alpha = f", alpha {adapter.alpha:g}" if adapter.alpha else ""
+    kept.append(("adapter", f"LoRA of {adapter.shape_in_words}{alpha} (--lora)"))
+    named = ("base model", adapter.base), ("task", adapter.task), ("prompt", adapter.prompt_prefix)
+    return [*kept, *((name, _short(text)) for name, text in named if text)]
+
+
+def adapter_record(adapter: LoraFile) -> dict[str, Any]:
+    """Return the object that `--json` prints for an adapter."""
+    return {
+        "rank": adapter.rank,
+        "alpha": adapter.alpha,
+        "matrices": [*adapter.pairs],
+        "norms": adapter.norms,
+        "base_model": adapter.base,
+        "task_name": adapter.task,
+        "prompt_prefix": adapter.prompt_prefix,
     }
 
 

@@ -10,9 +10,8 @@ import click
 from localspec.cli.options import Command, stacked
 from localspec.errors import InvalidValueError
 from localspec.utils.option_names import have_no_effect
+from localspec.utils.reasoning_levels import EFFORT, EFFORTS
 
-# As in conversation.thinking, which `--help` must not wait for.
-_EFFORTS = "none|minimal|low|medium|high|xhigh|max"
 # Variables that are not the user's to set.
 _OURS = ("messages", "tools")
 
@@ -89,7 +88,7 @@ def template_options(command: Command) -> Command:
         ),
         click.option(
             "--reasoning-effort",
-            metavar=_EFFORTS,
+            metavar="|".join(EFFORTS),
             callback=lambda _context, _option, value: value and _effort(value),
             help="How much the model reasons, where its chat template knows levels; with a switch "
             "alone, `none` is off and others are on. [default: the template's]",
@@ -131,9 +130,9 @@ def _budget(value: int | None) -> int | None:
 
 
 def _effort(value: str) -> str:
-    if value not in _EFFORTS.split("|"):
-        levels = ", ".join(_EFFORTS.split("|"))
-        raise InvalidValueError(f"reasoning_effort is {value!r}; it must be one of {levels}")
+    if value not in EFFORTS:
+        levels = ", ".join(EFFORTS)
+        raise InvalidValueError(f"{EFFORT} is {value!r}; it must be one of {levels}")
     return value
 
 

@@ -54,7 +54,8 @@ def _entry(parameter: click.Parameter, context: click.Context) -> dict[str, Any]
 def _values(parameter: click.Parameter, context: click.Context) -> dict[str, Any]:
     """Return the values a parameter takes: fixed words, models or files, as `--help` names them."""
     metavar = parameter.make_metavar(context).strip("[]{}.")
-    placeholders = metavar.rstrip(",").split("|")
+    # Of FILE[:SCALE], what is completed.
+    placeholders = [each.partition("[")[0] for each in metavar.rstrip(",").split("|")]
     if isinstance(parameter.type, click.Choice):
         fixed = [str(choice) for choice in parameter.type.choices]
     elif "SETTING" in placeholders:

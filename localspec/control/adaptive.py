@@ -1,8 +1,7 @@
 """AdaptivePolicy: chooses the drafter and the depth with the most expected tokens per second.
 
-For each drafter and depth it estimates the number of committed tokens and the seconds of the step,
-both learnt from earlier steps. Plain decoding is always one of the choices. A loss budget bounds
-the time that wrong estimates can cost.
+For each drafter and depth it estimates the committed tokens and the seconds of the step, both
+learnt from earlier ones. Plain decoding is always a choice. A loss budget bounds what errors cost.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST
 from localspec.control.prompt_reading import reading_pays, without_vain_reading
 from localspec.control.replays import with_replays
+from localspec.control.resting import Resting
 from localspec.control.round import Round
 from localspec.control.row_budget import RowBudget, RowShare, writing
 from localspec.control.running_draft import Option, RunningDraft, affordable_depth
@@ -64,6 +64,7 @@ class AdaptivePolicy:
         self.explain: Explain | None = None  # called with each decision
         self.clock = clock
         self.rows = rows or RowBudget().new_share()
+        self._resting = Resting(self.rows)
         self._deepest = min(deepest, WIDEST - 1)
         self.all_candidates = [
             each for d in drafters for each in candidates_of(d, costs.drafter(d.name), prior)
@@ -133,13 +134,16 @@ class AdaptivePolicy:
         """Choose the step with the most expected tokens per second."""
         self._passes.share(writing(others := self.rows.others))
         self._round = round_ = Round(self._passes, self.rows.offer, others)
+        self._running, self._drafts = None, ((), NO_DRAFTING)
+        if self._resting.begins(self.candidates, limit, self._passes, others):
+            if self.explain:
+                self.explain(explanation(None, round_.plain, "nothing was drafted lately"))
+            return PLAIN_STEP
+        limit.catch_up()
         tokens_left = min(limit.tokens_left, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
-        if self.rows.rests(round_.others) and self._all_may_rest(limit):
-            return self._rest()
         for candidate in self.candidates:
             candidate.learn_from_others(self.rows)
-        self._running, self._drafts = None, ((), NO_DRAFTING)
         options = [
             option
             for candidate in self.candidates
@@ -160,22 +164,14 @@ class AdaptivePolicy:
         self._offer(options, chosen)
         return self._start(chosen, limit) if chosen else PLAIN_STEP
 
-    def _all_may_rest(self, limit: Limit) -> bool:
-        # Alone it is asked about a trial at once, and about a copy as soon as a row for it may pay.
-        alone, passes = self._round.alone, self._passes
-        row = passes.seconds(2) / passes.seconds(1) - 1 + self.rows.deciding if alone else 1.0
-        due = alone and any([each.begins_trial() for each in self.candidates])
-        return not due and all(each.may_rest(limit, row) for each in self.candidates)
+    @property
+    def rests(self) -> bool:
+        """Whether others would wait for what the drafters are told now."""
+        return self._resting.in_company
 
-    def _rest(self) -> Decision:
-        """Take a plain step, as nothing was drafted lately."""
-        self._running = None
-        self.rows.offer.decide(0)
-        for candidate in self.candidates:
-            candidate.rest(self._round.others)
-        if self.explain:
-            self.explain(explanation(None, self._round.plain, "nothing was drafted lately"))
-        return PLAIN_STEP
+    def look(self, limit: Limit) -> None:
+        """Look, while a pass is computed, whether the next step should decide."""
+        self._resting.look(self.candidates, limit)
 
     def keep(self, draft: Draft) -> int:
         """How many of the drafted tokens are worth verifying."""
@@ -245,7 +241,7 @@ class AdaptivePolicy:
         if step.is_plain_decode and not self._passes.unequal_apart:
             took = expected = plain + reading + lost
         else:
-            took = step.seconds - (running.reading if running else 0.0)
+            took = step.seconds - (running.reading if running else step.draft_seconds)
             drafting = running.expected_seconds(len(step.drafted)) if running else 0.0
             expected = self._passes.seconds(step.rows) * step.width / step.rows + drafting + reading
         every = self.rows.budget.loss_budget
@@ -337,11 +333,12 @@ class AdaptivePolicy:
 
     def _chosen(self, options: list[Option]) -> tuple[Option | None, str]:
         # Beside texts that draft, a plain step says nothing of the cost of plain decoding.
-        round_ = self._round
-        if self._passes.is_plain_due(self._steps_since_plain, round_.texts, alone=round_.alone):
-            return None, "to see what a plain step costs now"
+        round_, drafted = self._round, self._steps_since_plain
         best = max(options, key=lambda option: option.rate, default=None)
-        if best and best.rate > _LEAST_GAIN / self._round.plain:
+        speed = best.rate * round_.plain if best else 1.0
+        if self._passes.is_plain_due(drafted, round_.texts, speed, alone=round_.alone):
+            return None, "to see what a plain step costs now"
+        if best and speed > _LEAST_GAIN:
             return best, "promises most"
         for option in options:
             if not option.candidate.cheap:

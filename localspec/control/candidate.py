@@ -93,7 +93,7 @@ class Candidate:
         self.is_shown = True
         self._unpaid = 0.0
         self._stopped = self._resumed = False
-        self._first_chance = 0.0
+        self._first_chance = self._found_chance = 0.0
         self._waited = 0
         self._wait = 1
         # Whether the drafter has drafted nothing in this text.
@@ -176,23 +176,28 @@ class Candidate:
         else:
             chances = self.acceptance_rates.chances(depth)
         survivals = list(accumulate(chances, mul))
-        self._first_chance = survivals[0] if survivals else 0.0
+        # What was found in a rest counts too, or a chance that comes and goes is found again.
+        self._first_chance = max([self._found_chance, *survivals[:1]])
+        self._found_chance = 0.0
         return survivals
 
-    def may_rest(self, limit: Limit, row: float = 1.0) -> bool:
-        """Whether it need not be asked in a round in which all texts rest.
+    @property
+    def is_shown_for_trial(self) -> bool:
+        """Whether it was shown a row for a trial, which must come now."""
+        return self._stopped and self.is_shown
 
-        It must be where a copy has become likely, and where it is shown a row for a trial. row: the
-        cost of a further row, in plain passes.
+    def has_likely_copy(self, limit: Limit, row: float = 1.0, *, place: int = 1) -> bool:
+        """Whether it must be asked in a rest: the token at this place of its draft is likely now.
+
+        row: the cost of a further row, in plain passes.
         """
-        if self._stopped:
-            return not self.is_shown
-        if not self.cheap or not limit.depth:
-            return True
+        if self._stopped or not self.cheap or limit.depth < place:
+            return False
         before = self._first_chance
-        self.survivals(limit.to(1))
-        now, self._first_chance = self._first_chance, before
-        return now < max(min(_LIKELY, row), before + _LIKELIER)
+        survivals = self.survivals(limit.to(place))
+        now, self._first_chance = survivals[-1] if len(survivals) == place else 0.0, before
+        self._found_chance = now if now >= max(min(_LIKELY, row), before + _LIKELIER) else 0.0
+        return self._found_chance > 0
 
     def rest(self, others: Sequence[Offer]) -> None:
         """Rest in this round. Trials and pauses end as soon as if it were asked.

@@ -68,6 +68,11 @@ class FixedDepth:
                 return Decision(drafter, depth, draft=draft)
         return Decision(drafters[-1], depth, from_end=_from_end(drafters[-1]))
 
+    rests = False
+
+    def look(self, limit: Limit) -> None:
+        """It decides in every step."""
+
     def padded(self, rows: int) -> int:
         """The fastest number of rows for a decode with other texts.
 

@@ -4,6 +4,7 @@ A pass over n rows does not take n times as long as a pass over one. On a CPU th
 steps, as kernels compute four rows at once; on a GPU it hardly rises at first. So it is measured.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -27,8 +28,15 @@ _WRONG_PROFILE = 3.0
 # Until passes of a width were measured while decoding, one in so many is not padded.
 _UNPADDED_EVERY = 4
 # After so many drafting steps in a row, one plain step measures the cost of a plain pass again; the
-# second number holds while that cost is stale, or was never measured.
+# second number holds while that cost is stale, doubted, or was never measured.
 _PLAIN_EVERY, _PLAIN_AT_MOST_EVERY = 256, 4
+# Sooner where drafts save little, and so would soon cost time if plain passes became quicker: plain
+# steps may take about this part of the time, but come no more often than after so many steps.
+_PLAIN_SHARE, _PLAIN_SELDOM = 1 / 768, 32
+# Behind fewer passes with drafts no plain one is doubted: the median follows soon enough.
+_RARE = 8
+# Once so many plain passes in a row were quicker, they have become so; varying ones rarely look so.
+_CONVINCING = 3
 # The least relative change of a base cost that is taken over.
 _NOTABLE_CHANGE = 0.01
 
@@ -72,6 +80,11 @@ class PassCosts:
         self._observed_factor = [1.0] * len(self._base)
         self._anchor = 1
         self._anchor_seen = RecentMedian()
+        # What the latest passes of other widths than 1 took, in parts of what was expected.
+        self._spread = RecentMedian()
+        # How many there were since the last plain pass, whether many were before that, and the
+        # base costs of the latest plain passes in a row that were quicker than any of them.
+        self._wider, self._is_rare, self._quicker = 0, False, list[float]()
         # Width and seconds of the passes since the last one of the anchor.
         self._beside: list[tuple[int, float]] = []
         # By width: the factor when the base cost was last confirmed by passes; None before that.
@@ -172,6 +185,14 @@ class PassCosts:
         if self._changes and not self._changes.add(width):
             self._changes.lose(seconds - self._factor * self._base[width])
             return
+        self._learn_settled(width, seconds)
+
+    def _learn_settled(self, width: int, seconds: float) -> None:
+        if width > 1:
+            self._spread.add(seconds / (self._factor * self._base[width]))
+            self._wider += 1
+        else:
+            self._is_rare, self._wider = self._wider >= _RARE, 0
         if width == self._anchor:
             self._anchor_seen.add(seconds)
         if width == self._anchor and len(self._anchor_seen) >= ENOUGH:
@@ -212,16 +233,23 @@ class PassCosts:
         """
         return self._changes is not None
 
-    def is_plain_due(self, drafted: int, texts: int = 1, *, alone: bool) -> bool:
+    def is_plain_due(
+        self, drafted: int, texts: int = 1, speed: float = math.inf, *, alone: bool
+    ) -> bool:
         """Whether a plain step should tell what plain decoding costs now.
 
-        drafted: the steps since the last one. texts: how many share the decode. alone: whether no
-        other text is written, not even one that still reads its prompt.
+        drafted: the steps since the last one. texts: how many share the decode. speed: how many
+        times as fast as plain decoding the best draft seems. alone: whether no other text is
+        written, not even one that still reads its prompt.
         """
         if self._changes:
             return alone and self._changes.is_plain_due()
-        is_stale = texts == 1 and self.is_stale(1)
-        return drafted >= (_PLAIN_AT_MOST_EVERY if is_stale else _PLAIN_EVERY)
+        if texts > 1:
+            return drafted >= _PLAIN_EVERY
+        if self._quicker or self.is_stale(1):
+            return drafted >= _PLAIN_AT_MOST_EVERY
+        lost = max(0.0, 1 - 1 / speed)
+        return drafted >= min(_PLAIN_EVERY, max(_PLAIN_SELDOM, lost / _PLAIN_SHARE))
 
     @property
     def is_new_run(self) -> bool:
@@ -294,6 +322,8 @@ class PassCosts:
         """Learn the base cost of a width from observations under about the same factor."""
         if self._moved(self._observed_factor[width]):
             self._base_seen[width] = RecentMedian()
+        elif width == 1:
+            self._doubt_plain(relative)
         self._observed_factor[width] = self._factor
         self._base_seen[width].add(relative)
         if len(self._base_seen[width]) < ENOUGH:
@@ -303,6 +333,21 @@ class PassCosts:
             self._measured[self._least_rows] = self._measured[1]
             self._set_base()
         self._confirmed_factor[width] = self._factor
+
+    def _doubt_plain(self, relative: float) -> None:
+        """Forget what plain passes took once some in a row were quicker than passes vary.
+
+        Where they are rare, the median would follow only after hundreds of drafts.
+        """
+        if relative / self._base[1] >= min(1 / _STALE_CHANGE, self._spread.least):
+            self._quicker.clear()
+        elif self._quicker or self._is_rare:
+            self._quicker.append(relative)
+        if len(self._quicker) == _CONVINCING:
+            slowest = max(self._quicker)  # they may have been picked from passes that vary
+            self._base_seen[1], self._quicker = RecentMedian(), []
+            for _ in range(ENOUGH):
+                self._base_seen[1].add(slowest)
 
     @property
     def _known(self) -> dict[int, float]:

@@ -29,6 +29,11 @@ class RecentMedian:
             self._sorted.remove(self._order.popleft())
 
     @property
+    def least(self) -> float:
+        """The least of the observations."""
+        return self._sorted[0]
+
+    @property
     def median(self) -> float:
         """The median; of an even number of observations, the smaller of the middle two."""
         return self._sorted[(len(self._sorted) - 1) // 2]

@@ -120,7 +120,8 @@ class RowShare:
     budget: that of all texts. is_written: as in RowBudget. seen: the tokens that each drafter, by
     its name, has drafted lately. lead: how far the text is ahead of one that is written beside as
     many others without any drafts. texts: how many shared the last decode of its target or drafter;
-    0 if others had many rows in it. resting: whether it need not decide in this step.
+    0 if others had many rows in it. resting: whether it need not decide in this step. asked:
+    whether it decides all the same, or as it must.
     """
 
     def __init__(self, budget: RowBudget, is_written: Callable[[], bool]) -> None:
@@ -128,11 +129,11 @@ class RowShare:
         self.begin(None)
         self.seen: dict[str, Tally] = {}
         self.texts = 1
-        self.resting = False
+        self.resting, self.asked = False, True
         # The rounds in a row in which it rested, and those in a row in which nobody drafted though
         # it was asked; how many other texts there were.
         self._rested = self._in_vain = self._company = 0
-        self._alone, self._in_company = Deciding(), Deciding()
+        self._alone, self._in_company = Deciding(), Deciding(beside=True)
 
     @property
     def deciding(self) -> float:
@@ -227,17 +228,20 @@ class RowShare:
         took = passes.of_round(rows) if passes.unequal_apart else passes.unpadded(sum(rows))
         # The others' seconds outside the models: all wait for these too, drafts or not.
         host = sum(each.offer.host for each in others if not each.offer.reading)
-        if not self.resting:
+        if self.asked:
             # All wait for it, and a token of this text is worth a part of a decode.
             longer = (took + lost) * step.width / sum(rows) - plain / len(rows) + drafting
             gain = len(step.tokens) - 1 - longer * len(rows) / plain
             takes = drafting * len(rows) / plain
             self._in_company.learn(takes, gain, drafted=bool(step.drafted))
+        # Deciding has its own account, or debts of that would rule out the drafts that pay.
+        if not step.drafted:
+            drafting = sum(step.reading.values())
         seconds = took + lost + drafting + host
         self.lead.add_step(seconds, seconds, len(step.tokens), plain + host)
         # DELAY is in decodes: time outside the models lets drafts delay no text any longer.
         self.offer.slack = self.lead.available(plain)
-        for each in others:
+        for each in others if drafting else ():
             # One that still reads its prompt takes no step with the others.
             if each.offer.decided or each.offer.slack < float("inf"):
                 each._wait(drafting, plain)

@@ -295,28 +295,28 @@ class Session(Closing):
             raise
         return other
 
-    # The KV caches on disk.
+    @property
+    def cached_tokens(self) -> int:
+        """How many tokens the target's cache holds, of this conversation or of what was before."""
+        return len(self._slot.target.tokens)
 
     def save_state(self, key: str, store: StateStore | None = None) -> str | None:
-        """Save the KV caches on disk under this key; returns the reason if that fails, else None.
-
-        A file grows with its tokens; a store deletes the oldest files beyond a total size.
-        """
+        """Save the KV caches on disk under this key; returns the reason if that fails, or None."""
         self._end_answer()
         return self._slot.save(key, store or StateStore())
 
     def load_state(self, key: str, store: StateStore | None = None) -> str | None:
         """Load the KV caches that were saved under this key, so that nothing is evaluated again.
 
-        Returns the reason if that fails, else None: no file, or one of another model, setting or
-        version. The conversation is not affected; its tokens are then evaluated again.
+        Returns the reason if that fails, else None; the conversation is then evaluated again.
         """
         self._end_answer()
+        self._slot.reproducible_width(config_of(self._options))  # finding it empties the cache
         return self._slot.load(key, store or StateStore())
 
     def remove_state(self, key: str, store: StateStore | None = None) -> None:
         """Delete the KV caches that were saved under this key."""
-        self._slot.remove(key, store or StateStore())
+        (store or StateStore()).remove(key)
 
     def close(self) -> None:
         """End the running answer and give the KV caches back to the engine."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
-from localspec.conversation.thinking import EFFORT, switched, thinking_variables
+from localspec.conversation.thinking import switched, thinking_variables
 from localspec.conversation.transcript import Transcript
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, require
@@ -10,6 +10,7 @@ from localspec.llama.chat_template import mentions
 from localspec.loading.copy_sources import prediction_unused
 from localspec.utils.option_names import have_no_effect, option
 from localspec.utils.option_types import require_kind
+from localspec.utils.reasoning_levels import EFFORT
 
 
 def require_options(

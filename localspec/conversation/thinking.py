@@ -7,13 +7,10 @@ from typing import Any
 
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import mentions, render
+from localspec.utils.reasoning_levels import EFFORT
 
 # What templates call the switch: Qwen, GLM and most others, and DeepSeek, Granite and Kimi.
 SWITCHES = ("enable_thinking", "thinking")
-# How much to reason, for a template that knows levels; `none` is a switch for one that has that.
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-# What templates with levels call them: gpt-oss and most others.
-EFFORT = "reasoning_effort"
 _QUESTION = ({"role": "user", "content": "Hello"},)
 _NOON = datetime(2000, 1, 1, 12)
 

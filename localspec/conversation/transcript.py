@@ -8,6 +8,7 @@ that is opened again matches its saved cache.
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
@@ -24,7 +25,7 @@ from localspec.engine.media_marks import (
     reads,
     require_written,
 )
-from localspec.engine.prompt import Wording, template_tokens, text_tokens, written
+from localspec.engine.prompt import Wording, template_tokens, text_tokens, written_for
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import Message, mentions
 from localspec.llama.model import Model
@@ -74,11 +75,12 @@ class Transcript:
         return thinking_switch(self.template, self.options)
 
     def fingerprint(self, turns: Iterable[Turn]) -> str:
-        """Tells the template, and the rotations, from others; also where there is none.
+        """Tells the template, rotations and adapters from others; also where there is none.
 
         It tells, too, which images of these turns are not read.
         """
         told = (self.template or "") + (f"\0{self._rotations}" if self._rotations else "")
+        told += "".join(f"\0{json.dumps(each)}" for each in self.model.adapters)
         told += "".join(f"\0{span.key}" for turn in turns for span in self._unread(turn))
         return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -209,7 +211,7 @@ class Transcript:
 
     def _render(self, messages: Sequence[Message]) -> str:
         template, rest = self.template or "", {"tools": self.tools, "now": self._began}
-        return written(self.model, template, messages, options=self.options, **rest)
+        return written_for(self.model, template, messages, options=self.options, **rest)
 
     def _message(self, turn: Turn) -> Message:
         if turn.role != "assistant":

@@ -54,10 +54,10 @@ def require_same_settings(
     transcript = window.transcript
     if turn.template not in ("", window.template_fingerprint):
         raise InvalidValueError(
-            "the last answer was begun with another chat template, with other rotations (RoPE), or "
-            "where other images were read; load the model as then "
-            f"({option('chat_template')}, {option('rope_scale')} and its kin, {option('mmproj')}) "
-            "or regenerate the answer"
+            "the last answer was begun with another chat template, with other rotations (RoPE) or "
+            "adapters (LoRA), or where other images were read; load the model as then "
+            f"({option('chat_template')}, {option('rope_scale')} and its kin, {option('lora')}, "
+            f"{option('mmproj')}) or regenerate the answer"
         )
     _require_same_thinking(turn, window.thinking, transcript.switch)
     # Once the reasoning has ended, its budget is of no matter.

@@ -138,6 +138,7 @@ class Engine(Closing, Texts):
             draft=self._config.draft if draft is None else parse_draft(draft),
             chat_template=self._config.chat_template if model is None else None,
             mmproj=self._config.mmproj if model is None else None,
+            runtime=self._config.runtime if model is None else self._config.runtime.without_loras(),
         )
         with self.slots.scheduler.exclusive():
             self.slots.stop(SWITCHED)
@@ -175,6 +176,7 @@ class Engine(Closing, Texts):
             return
         with self.slots.scheduler.exclusive():
             self.slots.stop(CLOSED)
+            self.slots.scheduler.end_thread()
             if self._forgotten.alive:  # until all is freed, also where that is interrupted
                 self.slots.free(self._config.weights)
                 self._forgotten.detach()
@@ -189,6 +191,7 @@ class Engine(Closing, Texts):
             params=self.slots.own.params(settings),
             settings=settings,
             stats=running.stats,
+            adapters=self.model.adapters,
             shared_cache=cache.params.texts > 1 or cache.params.branches > 0,
             cache_tokens=cache.params.texts * cache.n_cells,
         )
@@ -235,6 +238,7 @@ def load(
     rope_freq_base: float | None = None,
     yarn_orig_ctx: int | None = None,
     draft_rope_scale: float | None = None,
+    lora: str | Path | Sequence[str | Path] = (),
     load_mode: str = LOAD_MODES[0],
     remember: bool = False,
     copy_from: str | Path | Sequence[str | Path] = (),
@@ -262,7 +266,8 @@ def load(
     it, if any. One that is named has room on a GPU before layers of the target.
     gpu_layers, rpc to cpu_moe: where the target is; draft_device, draft_gpu_layers: where draft
     models are; see Placement. `device=["none"]` is the processor. rope_scaling to yarn_orig_ctx:
-    see RopeScaling. The others are those of RuntimeConfig; None lets localspec choose.
+    see RopeScaling. lora: LoRA adapters for the target, each as FILE or FILE:SCALE; they are on for
+    all texts. The others are those of RuntimeConfig; None lets localspec choose.
 
     Raises ModelNotFoundError, ModelLoadError, DrafterMismatchError, InvalidValueError, WorkerError.
     """
@@ -288,6 +293,7 @@ def load(
         rope_freq_base=rope_freq_base,
         yarn_orig_ctx=yarn_orig_ctx,
         draft_rope_scale=draft_rope_scale,
+        lora=lora,
         load_mode=load_mode,
     )
     texts = require("texts", texts, 1, 1024)

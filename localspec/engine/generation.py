@@ -9,6 +9,8 @@ from typing import Any, Literal, Protocol, TypeVar
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.interruption import Interruption, in_a_step
 from localspec.generation_config import GenerationConfig
+from localspec.gguf.lora import Lora
+from localspec.sampling.filters import BrokenLogitsError
 from localspec.sampling.params import SamplerState
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.emission import Emission
@@ -16,6 +18,7 @@ from localspec.speculation.passes import Pass, Scores, direct
 from localspec.stats import Stats
 from localspec.utils.closing import Closing
 from localspec.utils.format import excerpt
+from localspec.utils.option_names import option
 from localspec.utils.running_clock import running_clock
 
 _Step = TypeVar("_Step")
@@ -159,12 +162,12 @@ class Generation(Closing, Iterator[Token]):
 
     settings: the generation's settings, seed included. prompt: the prompt's token ids. context: the
     context size in tokens. steps: how steps are run. detokenizer: the one of the earlier parts, for
-    a text generated in several parts. tokens: those generated so far. stats: their counts and
-    times. stop_reason is None while the generation runs. interruption: what ended it, if that was
-    not its reader. on_end: called once, when the generation has ended. sampler_state: that of
-    mirostat or adaptive-p behind the last of `tokens`; None: neither is on. prompt_logprobs: the
-    prompt's tokens with their log-probabilities, as far as it was read, or None if nobody asked for
-    them; their origin is `prompt`, and the first has none.
+    a text generated in several parts. adapters: of the target. tokens: those generated so far.
+    stats: their counts and times. stop_reason is None while the generation runs. interruption: what
+    ended it, if that was not its reader. on_end: called once, when the generation has ended.
+    sampler_state: that of mirostat or adaptive-p behind the last of `tokens`; None: neither is on.
+    prompt_logprobs: the prompt's tokens with their log-probabilities, as far as it was read, or
+    None if nobody asked for them; their origin is `prompt`, and the first has none.
     """
 
     def __init__(
@@ -176,6 +179,7 @@ class Generation(Closing, Iterator[Token]):
         context: int,
         steps: Steps | None = None,
         detokenizer: Detokenizer | None = None,
+        adapters: Sequence[Lora] = (),
     ) -> None:
         self.tokens: list[Token] = []
         self.stop_reason: StopReason | None = None
@@ -186,6 +190,7 @@ class Generation(Closing, Iterator[Token]):
         self._decoder = decoder
         self._vocabulary = vocabulary
         self._context = context
+        self._adapters = adapters
         self._steps: Steps = steps or Alone()
         self.detokenizer = Detokenizer(settings.stop) if detokenizer is None else detokenizer
         self.on_end: Callable[[], None] | None = None
@@ -254,14 +259,26 @@ class Generation(Closing, Iterator[Token]):
         try:
             step = self._steps.step()
             with step, step:
-                return self._timed(work)
-        except BaseException:
+                done = self._timed(work)
+                self._tell_drafters_at_end()
+                return done
+        except BaseException as error:
             if not self._steps.in_step:  # else it has waited in vain for a step of another thread
                 self.stop_reason = self.stop_reason or "cancelled"
+            if self._adapters and isinstance(error, BrokenLogitsError):
+                names = " and ".join(map(str, self._adapters))
+                raise BrokenLogitsError(
+                    f"{error}, or {option('lora')} {names} changes it too much or is broken: "
+                    "lower the scale, or leave it out"
+                ) from error
             raise
         finally:
             if self.stop_reason:
                 self._end()
+
+    def _tell_drafters_at_end(self) -> None:
+        if self.stop_reason:
+            self._decoder.tell_drafters()
 
     def _timed(self, work: Callable[[], _Step | None]) -> _Step | None:
         if self.stop_reason:  # closed while this thread waited for its step

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import index
@@ -18,11 +19,12 @@ from localspec.engine.media_marks import (
 )
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
-from localspec.llama.chat_template import Message, render
+from localspec.llama.chat_template import Message, TemplateRefusedError, render
 from localspec.llama.model import Model
 from localspec.utils.media import MediaToken
 from localspec.utils.option_names import option, raw_prompt
 from localspec.utils.option_types import require_kind
+from localspec.utils.reasoning_levels import EFFORT, EFFORTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Chat:
         """
         media = model.projector is not None if media is None else media
         messages = as_texts(self.messages, media=media)
-        text = written(model, template, messages, options=self.template_options)
+        text = written_for(model, template, messages, options=self.template_options)
         if model.projector and require_written(text, messages):
             warn_left_out(__name__, model.path.name, template)
         return text
@@ -207,6 +209,34 @@ def written(model: Model, template: str, messages: Sequence[Message], **more: An
     with told_without_marks():
         text = render(template, messages, bos=bos, eos=eos, **more)
     return without_pieces(text, messages)
+
+
+def written_for(
+    model: Model,
+    template: str,
+    messages: Sequence[Message],
+    *,
+    options: Mapping[str, Any],
+    **more: Any,
+) -> str:
+    """As `written`; where the template refuses a level of reasoning, the error names others."""
+
+    def write(options: Mapping[str, Any]) -> str:
+        return written(model, template, messages, options=options, **more)
+
+    try:
+        return write(options)
+    except TemplateRefusedError as refusal:
+        taken = list[str]()
+        for level in EFFORTS if EFFORT in options else ():
+            with suppress(TemplateRefusedError):
+                write({**options, EFFORT: level})
+                taken.append(level)
+        if not taken:
+            raise
+        raise TemplateRefusedError(
+            f"the chat template takes no {EFFORT} {options[EFFORT]}; it takes {', '.join(taken)}"
+        ) from refusal
 
 
 @lru_cache(maxsize=16)

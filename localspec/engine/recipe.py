@@ -15,6 +15,7 @@ from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import fingerprint, gpus, versions
 from localspec.sampling.params import SamplingParams
 from localspec.stats import Stats
+from localspec.utils.format import counted
 from localspec.utils.option_names import option
 
 _NEVER = float("-inf")
@@ -34,7 +35,7 @@ class Recipe:
     of the software that computed the text. gpus: those that the target was on, none if it was on
     the processor. placement: the options of `load` that put the target there; None where workers,
     whose addresses are not recorded, had a part of it. rope: the options of `load` that scale its
-    rotations.
+    rotations. adapters: of each LoRA adapter the fingerprint of its file, and its scale.
     """
 
     prompt_token_ids: list[int]
@@ -57,6 +58,7 @@ class Recipe:
     placement: dict[str, Any] | None
     ubatch: int
     rope: dict[str, Any]
+    adapters: list[dict[str, Any]]
 
     @classmethod
     def of(
@@ -68,6 +70,7 @@ class Recipe:
         params: SamplingParams,
         settings: GenerationConfig,
         stats: Stats,
+        adapters: list[dict[str, Any]],
         shared_cache: bool,
         cache_tokens: int,
     ) -> "Recipe":
@@ -97,6 +100,7 @@ class Recipe:
             placement=_options(runtime.placement),
             ubatch=runtime.ubatch or CHUNK,
             rope=runtime.rope.options,
+            adapters=adapters,
         )
 
     @classmethod
@@ -106,6 +110,7 @@ class Recipe:
             recipe = cls(**record)
             _require_local(recipe.placement)
             _require_rope(recipe.rope)
+            _require_adapters(recipe.adapters)
             for name in ("cache_tokens", "ubatch"):
                 if not isinstance(value := getattr(recipe, name), int):
                     raise TypeError(f"its {name} is {value!r:.80}")
@@ -146,6 +151,15 @@ class Recipe:
                 "another version may compute another text without a bug"
             )
 
+    def require_same_adapters(self, here: Sequence[Mapping[str, Any]]) -> None:
+        """Raise InvalidValueError unless the text was made with these adapters."""
+        if self.adapters != here:
+            theirs, ours = (_counted(each) for each in (self.adapters, here))
+            raise InvalidValueError(
+                f"the text was made with {theirs}, and this is with {ours}; name the same files, "
+                f"at the same scales, with {option('lora')}"
+            )
+
     def require_same_gpus(self, placement: Placement) -> None:
         """Raise InvalidValueError unless these GPUs made the text."""
         here = gpus(placement)
@@ -155,6 +169,24 @@ class Recipe:
                 f"kernels may compute another text without a bug; {option('device')}, "
                 f"{option('gpu_layers')} and {option('cpu_moe')} choose"
             )
+
+
+def _counted(adapters: Sequence[Mapping[str, Any]]) -> str:
+    """How many adapters these are, with the beginnings of their fingerprints."""
+    names = ", ".join(f"{each['fingerprint'][:8]} at {each['scale']:g}" for each in adapters)
+    return f"{counted(len(adapters), 'LoRA adapter')} ({names})" if adapters else "no LoRA adapter"
+
+
+def _require_adapters(adapters: Any) -> None:
+    """Raise TypeError unless these are the adapters of a recipe."""
+    if not isinstance(adapters, list) or not all(
+        isinstance(each, Mapping)
+        and each.keys() == {"fingerprint", "scale"}
+        and isinstance(each["fingerprint"], str)
+        and isinstance(each["scale"], (int, float))
+        for each in adapters
+    ):
+        raise TypeError(f"its adapters is {adapters!r:.80}")
 
 
 def _require_rope(options: Any) -> None:

@@ -21,6 +21,7 @@ from localspec.engine.pass_request import PassRequest
 from localspec.engine.prompt_speed import PromptSpeed
 from localspec.engine.step_lock import StepLock, TextSteps
 from localspec.errors import LocalspecError
+from localspec.llama.compute_thread import OwnThread
 from localspec.speculation.passes import WIDE, Pass, Scores
 from localspec.utils.running_clock import running_clock
 
@@ -189,6 +190,7 @@ class Scheduler(StepLock):
         self._waiting: dict[Thread, PassRequest] = {}
         self._decode_seconds = 0.0
         self._prompt_speed = PromptSpeed()
+        self._aside: OwnThread | None = None
 
     def new_text(self) -> ScheduledText:
         """Register a text."""
@@ -208,6 +210,12 @@ class Scheduler(StepLock):
         """Forget all texts but these, as those whose slot an interrupt has cut off."""
         for text in [each for each in self._texts if each not in texts]:
             self.remove(text)
+
+    def end_thread(self) -> None:
+        """End the thread that works aside; another one is started where that is needed."""
+        thread, self._aside = self._aside, None
+        if thread:
+            thread.close()
 
     def require_open(self) -> None:
         """Raise LocalspecError where the engine was closed."""
@@ -281,7 +289,8 @@ class Scheduler(StepLock):
         began = running_clock()
         try:
             rows = [each.rows for each in chosen]
-            scores = chosen[0].context.decode([each.requested for each in chosen])
+            passes = [each.requested for each in chosen]
+            scores = meanwhile.decode(chosen[0].context, passes, self._aside_thread)
             seconds = running_clock() - began
             for request, each, own in zip(chosen, scores, rows, strict=True):
                 request.seconds = seconds * own / sum(rows)
@@ -304,6 +313,12 @@ class Scheduler(StepLock):
             self._prompt_speed.learn(chosen[0].context.model.size, sum(rows), seconds)
         for request in self._requests:
             request.rows_before += sum(rows)
+
+    def _aside_thread(self) -> OwnThread:
+        """The thread that does what texts leave until their passes are computed."""
+        if self._aside is None:
+            self._aside = OwnThread()
+        return self._aside
 
     def _blame(self, chosen: list[PassRequest], error: Exception) -> None:
         """A decode has failed: it belongs to one text only if that was alone in it."""

@@ -18,7 +18,7 @@ from localspec.engine.interruption import Interruption
 from localspec.engine.prompt import Wording
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.slot_cache import STATE, SlotCache, unless_lost
-from localspec.engine.state_store import StateStore
+from localspec.engine.state_store import PART, Origin, StateStore
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, require
 from localspec.llama.batch_invariance import InvariantWidth
@@ -163,6 +163,7 @@ class Slot:
             context=target.n_ctx,
             steps=self.scheduled,
             detokenizer=detokenizer,
+            adapters=target.model.loras,
         )
         self._text = text = _Text(generation)
         generation.on_end = partial(self._keep, text)
@@ -280,8 +281,10 @@ class Slot:
                         store.remove(cache.key)
                         return "its cache cannot be copied"
                     store.save(cache.key, cache.origin(self.loaded), states)
-                if store.problem:
-                    return store.problem
+                if why := store.problem:
+                    if cache.of_drafter:
+                        store.remove(key)  # it is kept as a whole, or not at all
+                    return why
         return None
 
     def load(self, key: str, store: StateStore) -> str | None:
@@ -303,10 +306,10 @@ class Slot:
                     failure = store.problem or missing
         return failure
 
-    def remove(self, key: str, store: StateStore) -> None:
-        """Delete the saved KV caches."""
-        for cache in self._caches(key):
-            store.remove(cache.key)
+    @property
+    def origin(self) -> Origin:
+        """What a saved KV cache of the target must have been made with."""
+        return self._caches()[0].origin(self.loaded)
 
     def _caches(self, key: str = "") -> list[SlotCache]:
         """Every KV cache of this slot. key: the key that the text is saved under."""
@@ -314,7 +317,7 @@ class Slot:
         # Keys do not name the drafters: the state of another drafter takes the place of this one's.
         drafters = [
             SlotCache(
-                f"{key}, drafter {number}", member.sequence, member.kv_type, member.drafter.name
+                f"{key}{PART}drafter {number}", member.sequence, member.kv_type, member.drafter.name
             )
             for number, member in enumerate(self.loaded.drafter_set.members)
             if member.sequence
@@ -343,7 +346,7 @@ class Slot:
     def params(self, settings: GenerationConfig) -> SamplingParams:
         """The sampling parameters for this model, suppressed tokens included."""
         model = self.target.model
-        params = settings.params(self.loaded.header.metadata)
+        params = self.loaded.params(settings)
         for token in params.logit_bias:
             require("logit_bias token", token, 0, model.n_vocab - 1)
         never = dict.fromkeys(model.suppressed_tokens, float("-inf"))

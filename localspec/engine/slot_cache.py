@@ -68,10 +68,12 @@ class SlotCache:
         """
         context = self.sequence.context
         rotated = long_rope.properties(loaded.header, context.n_cells)
-        # Of a head, both: what it keeps is made of the target's rows.
+        # Of a head, both, and the target's adapters: what it keeps is made of the target's rows.
         ropes = [each.params.rope.options for each in (loaded.target.context, context)]
         if any(ropes):
             rotated["rope scaling"] = ropes
+        if adapters := loaded.target.model.adapters:
+            rotated["adapters"] = adapters
         path = self.sequence.model.path
         written = [stat_signature(file)[1:] for file in files_of(path)]
         return rotated | {

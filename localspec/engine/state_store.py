@@ -9,7 +9,7 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from io import BufferedReader, BufferedWriter
@@ -23,12 +23,19 @@ from localspec.errors import InvalidValueError
 from localspec.llama.state import State
 from localspec.utils.bounded_file import open_regular
 from localspec.utils.format import format_bytes
-from localspec.utils.paths import atomic_writer, cache_folder, make_private_folder
+from localspec.utils.paths import (
+    atomic_writer,
+    cache_folder,
+    delete_parts_of_the_dead,
+    make_private_folder,
+)
 
 # The properties that a state depends on: if one differs, the state cannot be used. The values must
 # be JSON; the keys appear in messages, such as "model file".
 Origin: TypeAlias = Mapping[str, Any]
 
+# In a key, stands before the name of a part of it.
+PART = "\n"
 _FIRST_LINE = b"localspec state 1\n"
 _EVERY_VERSION = b"localspec state "
 _STATE, _TEMPORARY = ".state", ".tmp"
@@ -42,19 +49,27 @@ class StateStore:
     """Saved KV caches by key.
 
     folder: the folder of the files. max_bytes: the limit of their total size; the oldest files are
-    deleted first.
+    deleted first. gives_up: asked again and again while a file is written; once it returns a
+    reason, the file is left out.
 
     A file that cannot be read or written raises nothing: `problem` then holds the reason in one
     line, until the next call, and the text has to be evaluated again. Several processes may use a
     folder at the same time.
     """
 
-    def __init__(self, folder: Path | None = None, *, max_bytes: int = 2 * 2**30) -> None:
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        max_bytes: int = 2 * 2**30,
+        gives_up: Callable[[], str | None] = lambda: None,
+    ) -> None:
         if max_bytes < 1:
             raise InvalidValueError(f"max_bytes is {max_bytes}; it must be at least 1")
         self.folder = folder or cache_folder("states")
         self.problem: str | None = None
         self._max_bytes = max_bytes
+        self._gives_up = gives_up
 
     def save(self, key: str, origin: Origin, states: Mapping[str, State]) -> None:
         """Save states under a key, instead of those saved before. states: by any names.
@@ -71,10 +86,21 @@ class StateStore:
                 "it was not saved"
             )
             return
+        text = key.partition(PART)[0]
+        had_text = self.has(text)
         try:
             make_private_folder(self.folder)
+            delete_parts_of_the_dead(self.folder.glob(f"*{_TEMPORARY}"))
             self._write(self._path(key), header_bytes, states.values())
             self._delete_oldest(self._path(key))
+            if had_text and not self.has(text):
+                limit = format_bytes(self._max_bytes)
+                self.problem = (
+                    f"the states of a text and its drafters take more than {limit}; "
+                    "they were not saved"
+                )
+        except _GivenUpError as why:
+            self.problem = f"the state of {format_bytes(size)} was not saved: {why}"
         except OSError as error:
             self.problem = f"the state cannot be saved: {error}"
 
@@ -97,9 +123,43 @@ class StateStore:
             self.problem = f"the saved state cannot be read: {error}"
         return {}
 
+    def texts(self, key: str, origin: Origin) -> Mapping[str, Sequence[int]]:
+        """The tokens of each state under this key, without its data, which is not looked at.
+
+        Empty where `load` would find nothing, or nothing of this origin.
+        """
+        found: dict[str, Sequence[int]] = {}
+        with suppress(OSError, MemoryError, _DamagedError), open_regular(self._path(key)) as file:
+            header = _read_header(file, file.read(len(_FIRST_LINE)))
+            if _differing_keys(header["origin"], origin):
+                return {}
+            left = os.fstat(file.fileno()).st_size - file.tell()
+            for name, size in (
+                (name, _StateSize(*each)) for name, each in header["states"].items()
+            ):
+                if (left := left - size.size) < 0:
+                    break
+                found[name] = np.frombuffer(file.read(4 * size.tokens), "<i4").tolist()
+                file.seek(size.data + _CHECKSUM.size, os.SEEK_CUR)
+        return found
+
     def has(self, key: str) -> bool:
         """Whether something was saved under this key."""
         return self._path(key).exists()
+
+    def used(self, key: str) -> float:
+        """When this key was saved or used last, in seconds since 1970; 0: never."""
+        try:
+            return self._path(key).stat().st_mtime
+        except OSError:
+            return 0.0
+
+    def note_use(self, key: str) -> None:
+        """Note that the states of this key and its parts are used now, so that they stay longer."""
+        for path in self._of(key):
+            if path.suffix == _STATE:
+                with suppress(OSError):
+                    os.utime(path)
 
     @property
     def total_bytes(self) -> int:
@@ -112,15 +172,20 @@ class StateStore:
         return total
 
     def remove(self, key: str) -> None:
-        """Delete the states of this key."""
-        self._delete(*self.folder.glob(f"{self._path(key).stem}*"))
+        """Delete the states of this key and of its parts."""
+        self._delete(*self._of(key))
 
     def clear(self) -> None:
         """Delete the states of all keys."""
         self._delete(*self._files())
 
     def _path(self, key: str) -> Path:
-        return self.folder / (sha256(key.encode()).hexdigest()[:32] + _STATE)
+        parts = (sha256(part.encode()).hexdigest()[:32] for part in key.split(PART))
+        return self.folder / ("-".join(parts) + _STATE)
+
+    def _of(self, key: str) -> Iterator[Path]:
+        """The files of a key and its parts, unfinished ones included."""
+        yield from self.folder.glob(f"{self._path(key).stem}*")
 
     def _files(self) -> Iterator[Path]:
         for suffix in (_STATE, _TEMPORARY):
@@ -148,10 +213,21 @@ class StateStore:
                 self._delete(path)
 
     def _write(self, path: Path, header_bytes: bytes, states: Iterable[State]) -> None:
-        with atomic_writer(path, _TEMPORARY) as file:
+        with atomic_writer(path, f".{os.getpid()}{_TEMPORARY}") as file:
             file.write(header_bytes)
             for state in states:
-                _write_state(file, state)
+                self._write_state(file, state)
+
+    def _write_state(self, file: BufferedWriter, state: State) -> None:
+        checksum = 0
+        for view in (_bytes_of(np.array(state.tokens, "<i4")), _bytes_of(state.data)):
+            for start in range(0, len(view), _CHUNK):
+                if why := self._gives_up():
+                    raise _GivenUpError(why)
+                chunk = view[start : start + _CHUNK]
+                checksum = zlib.crc32(chunk, checksum)
+                file.write(chunk)
+        file.write(_CHECKSUM.pack(checksum))
 
     def _read(self, file: BufferedReader, origin: Origin) -> Mapping[str, State]:
         first = file.read(len(_FIRST_LINE))
@@ -172,6 +248,10 @@ class StateStore:
 
 class _DamagedError(Exception):
     """The file differs from what was written."""
+
+
+class _GivenUpError(Exception):
+    """The file is not written to its end."""
 
 
 class _StateSize(NamedTuple):
@@ -227,16 +307,6 @@ def _differing_keys(saved: Origin, current: Origin) -> list[str]:
     missing = object()
     keys = dict.fromkeys([*saved, *current])
     return [key for key in keys if saved.get(key, missing) != current.get(key, missing)]
-
-
-def _write_state(file: BufferedWriter, state: State) -> None:
-    checksum = 0
-    for view in (_bytes_of(np.array(state.tokens, "<i4")), _bytes_of(state.data)):
-        for start in range(0, len(view), _CHUNK):
-            chunk = view[start : start + _CHUNK]
-            checksum = zlib.crc32(chunk, checksum)
-            file.write(chunk)
-    file.write(_CHECKSUM.pack(checksum))
 
 
 def _read_state(file: BufferedReader, part: _StateSize) -> State:

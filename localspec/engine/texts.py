@@ -105,7 +105,8 @@ class Texts:
         template_options: further variables of the chat template, such as `enable_thinking`; only
         for messages.
         options: the fields of GenerationConfig and SamplingParams. An option that is not given has
-        the GGUF's value if there is one, else the default; `logprobs` is on by default.
+        the value of the target's pair, else the GGUF's, else the default; `logprobs` is on by
+        default.
 
         The stream may be left at any token: close it, or forget it. Other texts may be written
         meanwhile; each has KV caches of its own. Where memory has no room for more, a new text

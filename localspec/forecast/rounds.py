@@ -77,6 +77,8 @@ class Writer(ABC):
         if self.decision.drafter:
             self.draft = self.draw(self.decision.drafter, limit).first(self.decision.depth)
         self.verified = self.policy.keep(self.draft)
+        if self.policy.rests:
+            self.policy.look(limit)
 
     def draw(self, drafter: Drafter, limit: Limit) -> Draft:
         """Draw what was decided."""

@@ -15,6 +15,7 @@ from localspec.gguf.matrix_heads import KINDS as MATRIX_KINDS
 from localspec.gguf.matrix_heads import matrix_head_of
 from localspec.gguf.reader import Array, Header, TensorInfo, display_name, read_header
 from localspec.gguf.types import STRING, TENSOR_TYPES
+from localspec.utils.option_names import option
 
 _TEXT_MODEL = "pass a text-generation model"
 _EMBEDDING = (
@@ -40,7 +41,8 @@ _FORK = (
 _MMPROJ = "is an image or audio encoder (mmproj); pass the language model it belongs to"
 
 _TYPES = {
-    "adapter": "is an adapter, not a model; merge it into its base model and pass that",
+    "adapter": "is an adapter, not a model; pass the model that it was trained on, and this file "
+    "with {lora}",
     "mmproj": _MMPROJ,
     "imatrix": f"is an importance matrix, not a model; {_TEXT_MODEL}",
 }
@@ -163,7 +165,7 @@ def _refuse(path: str | os.PathLike[str], problem: str | None) -> None:
 def _wrong_kind(header: Header) -> str | None:
     kind = header.metadata.get("general.type")
     if isinstance(kind, str) and kind in _TYPES:
-        return _TYPES[kind]
+        return _TYPES[kind].format(lora=option("lora"))
     if not header.architecture:
         return "does not name its architecture; download a current conversion"
     if header.architecture in _ARCHITECTURES:

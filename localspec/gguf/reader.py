@@ -18,7 +18,7 @@ from typing import Any
 from localspec.errors import ModelLoadError, ModelNotFoundError
 from localspec.gguf.cursor import Array, Cursor
 from localspec.gguf.files import download_again
-from localspec.gguf.types import SCALARS, TENSOR_TYPES, UINT16, UINT32, UINT64
+from localspec.gguf.types import FLOAT32, SCALARS, TENSOR_TYPES, UINT16, UINT32, UINT64
 from localspec.utils.format import printable
 
 __all__ = ["Array", "Header", "TensorInfo", "display_name", "read_header"]
@@ -29,7 +29,12 @@ _MAX_TENSOR_NAME_BYTES = 63
 _U32, _U64 = SCALARS[UINT32], SCALARS[UINT64]
 
 # llama.cpp does not check the types of these keys, and aborts on any other type.
-_KEY_TYPES = {"general.alignment": UINT32, "split.no": UINT16, "split.count": UINT16}
+_KEY_TYPES = {
+    "general.alignment": UINT32,
+    "split.no": UINT16,
+    "split.count": UINT16,
+    "adapter.lora.alpha": FLOAT32,
+}
 
 # Files that users pass by mistake, by their first four bytes.
 LOOKALIKES = {

@@ -16,14 +16,15 @@ def prepare_environment() -> None:
 
     Raises InvalidValueError for a time that is none.
     """
+    for name in (*_SECONDS, "HF_ENDPOINT"):
+        if os.environ.get(name) == "":
+            del os.environ[name]  # as in a compose file that passes on what is not set
     for name in _SECONDS:
         if (value := os.environ.get(name)) is not None and not value.strip().isdecimal():
             raise InvalidValueError(
                 f"{name} is {value!r}, which is no whole number of seconds; set {name}=30, or "
                 "unset it"
             )
-    if not os.environ.get("HF_ENDPOINT", "https://"):
-        del os.environ["HF_ENDPOINT"]  # as in a compose file that passes on what is not set
     warnings.filterwarnings("ignore", "The .?HF_HUB_ENABLE_HF_TRANSFER", FutureWarning)
 
 

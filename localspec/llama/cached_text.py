@@ -35,7 +35,8 @@ class CachedText(Closing):
 
     tokens: the committed text. After an interrupted pass the cache may hold more than that; the
     next call rolls back the rest. After a rollback it may hold less. branch_ids: the sequence ids
-    of further branches of the draft in the cache.
+    of further branches of the draft in the cache. foreseen_place: how many tokens of the next text
+    later ones may begin with, beside those that texts in the context begin with.
     """
 
     def __init__(self, context: Company, memory: Memory) -> None:
@@ -43,6 +44,7 @@ class CachedText(Closing):
         self.memory = memory
         self.tokens: list[int] = []
         self.branch_ids: list[int] = []
+        self.foreseen_place = 0
         self._pending: Sequence[int] = ()  # the tokens of the last pass, until `commit`
         self._closed = False
 
@@ -155,7 +157,8 @@ class CachedText(Closing):
         """
         if self.shares_cells:
             return 0
-        return max(each.shared(tokens) for each in self.context.sequences)
+        foreseen = min(self.foreseen_place, len(tokens))
+        return max(foreseen, *(each.shared(tokens) for each in self.context.sequences))
 
     def checkpoint(self) -> None:
         """Make it possible to truncate to the present text later; replaces the last checkpoint."""

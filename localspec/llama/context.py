@@ -6,11 +6,13 @@ from dataclasses import replace
 import llama_cpp
 
 from localspec.errors import DeviceError, LocalspecError, ModelLoadError, PassError
+from localspec.llama import library
 from localspec.llama.batch import require_at_most
 from localspec.llama.computation import compute
 from localspec.llama.context_params import DRAFT_ROWS, OUTPUT_ROWS, ContextParams
 from localspec.llama.hidden_states import output_wanted
 from localspec.llama.kv_cache import KVCache
+from localspec.llama.lora import changed_matrices
 from localspec.llama.media import encoded
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
@@ -26,14 +28,16 @@ class Context(KVCache[KVSequence]):
     sequence_type = KVSequence
 
     def __init__(self, model: Model, params: ContextParams) -> None:
-        super().__init__(model, params)
-        # Whether the rows of the batch attend to those behind them: some models read images so.
-        self._looks_ahead = False
-        try:
-            self._probe_rollback()
-        except BaseException:
-            self.close()
-            raise
+        with library.captured_log() as lines:
+            super().__init__(model, params)
+            # Whether the rows of the batch attend to those behind them: some models read images so.
+            self._looks_ahead = False
+            try:
+                self._probe_rollback()
+            except BaseException:
+                self.close()
+                raise
+        self.changed_matrices = changed_matrices(lines) if model.loras else 0
         if self.rollback is not Rollback.PARTIAL or model.sliding_window:
             self.params = replace(self.params, branches=0)
 

@@ -37,6 +37,7 @@ class KVCache(ABC, Generic[_Text]):
     sequences: the texts in it. chunk: the most rows of a decode. hidden: the hidden rows of its
     layers. head_contexts: those of heads that draft for its texts: they use this one, and are freed
     before it. block_size: the rows of the one pass of a draft, where a draft takes one pass.
+    changed_matrices: how many the adapters of its model change in it; None: not known.
     reads_again: whether tokens are all it takes to evaluate a text again. has_failed: whether its
     device has failed, and it is not made anew yet. failures, renewals: how often both happened.
     refusals: how many passes the library did not compute for another reason.
@@ -46,6 +47,7 @@ class KVCache(ABC, Generic[_Text]):
 
     chunk = CHUNK
     block_size = 0
+    changed_matrices: int | None = 0
     reads_again = True
     sequence_type: type[_Text]
 
@@ -94,6 +96,8 @@ class KVCache(ABC, Generic[_Text]):
 
     def set_threads(self, threads: int) -> None:
         """Compute with so many CPU threads from the next decode on."""
+        if threads == self.params.threads:
+            return
         self.params = replace(self.params, threads=threads)
         if self._handle:
             llama_cpp.llama_set_n_threads(self._handle, threads, threads)

@@ -70,6 +70,7 @@ def new_context(model: Model, values: Any) -> Any:
             f"{model.path.name}: a context of {values.n_ctx} tokens cannot be made "
             f"({library.first_error() or 'no reason given'}); try a smaller {option('context')}"
         )
+    model.turn_adapters_on(handle)
     return handle
 
 

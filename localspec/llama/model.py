@@ -2,7 +2,7 @@
 
 import ctypes
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,8 +10,10 @@ from typing import Any, Protocol
 import llama_cpp
 
 from localspec.errors import LocalspecError, ModelLoadError, OutOfMemoryError
+from localspec.gguf.lora import Lora, fingerprints
 from localspec.llama import library
 from localspec.llama.compute_thread import OwnThread, shielded
+from localspec.llama.lora import Adapters
 from localspec.llama.model_params import model_params
 from localspec.llama.placement import DEFAULT, LOAD_MODES, SPLIT_MODES, Placement
 from localspec.llama.vocabulary import Vocabulary
@@ -64,7 +66,8 @@ class Model(Vocabulary, Closing):
 
     path: the file, whose header was checked by `gguf.check`. placement: where its layers are. mtp:
     whether its heads of multi-token prediction are loaded too, if it has any. chat_template: in
-    place of that of the GGUF. load_mode: one of LOAD_MODES.
+    place of that of the GGUF. load_mode: one of LOAD_MODES. loras: adapters that are on in all of
+    its contexts, whose headers were checked by `gguf.lora`.
 
     n_vocab: number of tokens. n_ctx_train: tokens of context in training. rotates: whether it tells
     positions by rotations (RoPE), which may be scaled. tells_rows_apart: whether rows and columns
@@ -72,6 +75,7 @@ class Model(Vocabulary, Closing):
     whether layers are on a GPU or a worker. sliding_window: in tokens; 0 where every layer attends
     to the whole text. thread: that computes its passes beside those of other models; None: see
     compute_thread. is_unlocked: whether the system refuses to keep it in memory, as the mode asks.
+    adapters: the fingerprints and scales of `loras`.
     projector: reads images and sounds for it; None: it reads texts only. It is closed with it.
     no_projector: why a file beside it is not its projector; None where there is no such file.
 
@@ -87,10 +91,12 @@ class Model(Vocabulary, Closing):
         mtp: bool = False,
         chat_template: str | None = None,
         load_mode: str = LOAD_MODES[0],
+        loras: Sequence[Lora] = (),
     ) -> None:
         super().__init__()
         self.path = path
         self.placement = placement
+        self.loras, self.adapters = loras, fingerprints(loras)
         self.mtp = mtp
         self._given_template = chat_template
         self.thread: OwnThread | None = None
@@ -106,6 +112,7 @@ class Model(Vocabulary, Closing):
         library.clear_log()
         try:
             self._load(params.values)
+            self._adapters = Adapters(self._handle, path, loras)
         except BaseException:
             self.close()
             raise
@@ -149,6 +156,10 @@ class Model(Vocabulary, Closing):
         """The library's pointer, for `Context`. Raises LocalspecError after `close`."""
         self.require_open()
         return self._handle
+
+    def turn_adapters_on(self, context: Any) -> None:
+        """Let a new context compute with the model's adapters. context: the library's pointer."""
+        self._adapters.turn_on(context)
 
     def require_open(self) -> None:
         """Raise LocalspecError after `close`."""

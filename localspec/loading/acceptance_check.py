@@ -5,13 +5,14 @@ any of its tokens is accepted. So at first use the target writes a few dozen tok
 drafts; the share that is accepted is remembered.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from localspec.control.fixed_depth import FixedDepth
+from localspec.gguf.lora import signature
 from localspec.llama import library
 from localspec.llama.sequence import KVSequence
 from localspec.loading.drafter_set import SequenceDrafter
@@ -46,9 +47,9 @@ def acceptance_rate(target: KVSequence, member: SequenceDrafter) -> float | None
     """
     files = [target.model.path, *([member.measured.path] if member.measured else [])]
     contexts = [target.context, *([member.sequence.context] if member.sequence else [])]
-    # Under other rotations than those of the files, fewer drafts are right.
+    # Under other rotations than those of the files, or with adapters, fewer drafts are right.
     ropes = [each.params.rope.options for each in contexts]
-    file = _file(files, ropes if any(ropes) else ())
+    file = _file(files, [*(ropes if any(ropes) else ()), *signature(target.model.loras)])
     if (known := stored(file, _stored_rate)) is not None:
         return known
     if (measured := _measured(target, member)) is not None:
@@ -61,8 +62,8 @@ def remembered_rate(target: Path, drafter: Path) -> float | None:
     return stored(_file([target, drafter]), _stored_rate)
 
 
-def _file(files: Iterable[Path], ropes: Iterable[Mapping[str, Any]] = ()) -> Path:
-    what = [*map(stat_signature, files), *library.build_signature(), *ropes]
+def _file(files: Iterable[Path], changes: Iterable[Any] = ()) -> Path:
+    what = [*map(stat_signature, files), *library.build_signature(), *changes]
     return cache_file("acceptance_checks", what)
 
 

@@ -17,6 +17,7 @@ from localspec.gguf.kv_types import (
     require_fits,
     shortest,
 )
+from localspec.gguf.lora import Lora, signature
 from localspec.gguf.reader import Header
 from localspec.llama.block_context import BlockContext
 from localspec.llama.bounds import MOST_CONTEXT, MOST_THREADS
@@ -73,6 +74,7 @@ class RuntimeConfig:
     rope: of the target, and of drafters of its family. draft_rope_scale: of draft models; None: see
         RopeScaling.for_drafter.
     load_mode: how the files of target and drafters get into memory, one of LOAD_MODES.
+    loras: adapters that the target is loaded with.
 
     Raises InvalidValueError for a value out of range, and for types that exclude each other.
     """
@@ -90,6 +92,7 @@ class RuntimeConfig:
     rope: RopeScaling = UNSCALED
     draft_rope_scale: float | None = None
     load_mode: str = LOAD_MODES[0]
+    loras: tuple[Lora, ...] = ()
 
     def __post_init__(self) -> None:
         type_fields(self)
@@ -122,6 +125,7 @@ class RuntimeConfig:
         rope_scale: float | None = None,
         rope_freq_base: float | None = None,
         yarn_orig_ctx: int | None = None,
+        lora: str | Path | Sequence[str | Path] = (),
         **others: Any,
     ) -> "RuntimeConfig":
         """Return the configuration of the options of `engine.load`."""
@@ -134,7 +138,13 @@ class RuntimeConfig:
         elif draft_gpu_layers is not None:
             drafter = replace(drafter_places(target)[0], gpu_layers=draft_gpu_layers)
         rope = RopeScaling(rope_scaling, rope_scale, rope_freq_base, yarn_orig_ctx)
-        return cls(placement=target, drafter_placement=drafter, rope=rope, **others)
+        given = [lora] if isinstance(lora, str | Path) else lora
+        loras = tuple(map(Lora.parse, given))
+        return cls(placement=target, drafter_placement=drafter, rope=rope, loras=loras, **others)
+
+    def without_loras(self) -> "RuntimeConfig":
+        """The same for another target, which the adapters were not made for."""
+        return replace(self, loras=())
 
     @property
     def fixed_ubatch(self) -> int | None:
@@ -153,11 +163,20 @@ class RuntimeConfig:
 
     @property
     def costs_depend_on(self) -> dict[str, Any]:
-        """The options that may change how long a pass takes, or its last digits."""
+        """The options that may change how long a pass takes, or its last digits.
+
+        Raises OSError if the file of an adapter is gone that was not read yet.
+        """
         options = asdict(self)
-        for name in ("rope", "draft_rope_scale"):
+        for name in ("rope", "draft_rope_scale", "loras"):
             del options[name]
-        return options
+        return options | ({"loras": signature(self.loras)} if self.loras else {})
+
+    @property
+    def changes_in_words(self) -> str:
+        """What makes the target another one than its file, as the user said so; "" for nothing."""
+        loras = [f"lora {each}" for each in self.loras]
+        return ", ".join(filter(None, [self.rope_in_words, *loras]))
 
     @property
     def rope_in_words(self) -> str:

@@ -147,13 +147,29 @@ def _found(spec: DrafterSpec, target: Path) -> FoundDrafter:
         return _inside(target)
     if spec.model is None:
         return FoundDrafter(spec)
-    path = locate.locate(spec.model, NAMES)
+    path = _located(spec.model, target)
     is_path = os.path.exists(spec.model)
     # Whoever types a path twice means it.
     named_twice = is_path and os.path.abspath(path) == os.path.abspath(target)
     if spec.kind != PARD and not named_twice:
         own_drafters.require_another(str(spec.model), path, target)
     return checked_drafter(spec, path, target)
+
+
+def _located(name: str | Path, target: Path) -> Path:
+    """The file of a named drafter, by what lines call the target's own, too.
+
+    Raises ModelNotFoundError.
+    """
+    try:
+        return locate.locate(name, NAMES)
+    except ModelNotFoundError:
+        own = own_drafters.own_drafter_called(target, str(name))
+        if own is None:
+            raise
+    if own.file is None:
+        raise ModelNotFoundError(own.missing)
+    return own.file
 
 
 def _inside(target: Path) -> FoundDrafter:

@@ -1,6 +1,7 @@
 """Drafter plan: which of the drafters that were found fit in memory."""
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 from localspec.drafters.spec import DraftRequest
 from localspec.gguf.facts import Facts
 from localspec.gguf.heads import MTP_KINDS, kind_of
+from localspec.gguf.reader import TensorInfo
 from localspec.llama.model import Model
 from localspec.llama.rollback import SNAPSHOTS
 from localspec.loading.config import RuntimeConfig
@@ -32,11 +34,12 @@ def plan_drafters(
     texts: int = 1,
     reserve: int = 0,
     projector: ProjectorRoom | None = None,
+    adapters: Sequence[TensorInfo] = (),
 ) -> tuple[FoundDrafters, MemoryPlan]:
     """Find the drafters, and plan the memory of all models and caches; nothing is loaded.
 
     weights: the target, if it is in memory already. texts: as many as fit get room.
-    reserve, projector: as in MemoryRequest.
+    reserve, projector, adapters: as in MemoryRequest.
 
     A draft model that `auto` added is left out if it does not fit, and the next one is tried.
     Raises ModelLoadError if the target or a named drafter does not fit.
@@ -46,6 +49,7 @@ def plan_drafters(
     def plan_of(found: FoundDrafters) -> MemoryPlan:
         request = _memory_request(found, target, runtime, weights)
         context = replace(request.context, texts=texts)
+        request = replace(request, adapters=tuple(adapters))
         return memory_plan(replace(request, context=context, reserve=reserve, projector=projector))
 
     while (plan := plan_of(found)).no_drafter:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
 from localspec.gguf.kv_types import is_quantised
+from localspec.gguf.lora import signature
 from localspec.gguf.reader import Header
 from localspec.llama import library
 from localspec.llama.model import Model
@@ -88,7 +89,7 @@ def _stored_agreement(record: Any) -> float:
 def _file(model: Model, runtime: RuntimeConfig, kv_type: str) -> Path:
     """The file of an agreement; its name depends on everything that changes the agreement."""
     what = [stat_signature(model.path), kv_type, runtime.flash, library.version()]
-    return cache_file("kv", what)
+    return cache_file("kv", [*what, *signature(model.loras)])
 
 
 def _tokens(model: Model) -> list[int]:

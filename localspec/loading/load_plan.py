@@ -7,6 +7,7 @@ from localspec.errors import ModelLoadError
 from localspec.gguf import long_rope
 from localspec.gguf.facts import Facts
 from localspec.gguf.kv_types import require_fits
+from localspec.gguf.lora import LoraFile, fitting_adapters
 from localspec.gguf.mixed_texts import mixes_texts
 from localspec.gguf.projectors import ProjectorFile
 from localspec.gguf.reader import Header
@@ -22,7 +23,7 @@ from localspec.loading.places import MAX_TEXTS, most_texts
 from localspec.memory.projector_memory import projector_bytes
 from localspec.memory.request import MemoryPlan, ProjectorRoom
 from localspec.models import registry
-from localspec.models.locate import beginning_note, locate
+from localspec.models.locate import locate, meaning_note
 from localspec.models.projectors import NO_PROJECTOR, find_projector
 from localspec.utils.format import counted
 from localspec.utils.option_names import option
@@ -50,7 +51,8 @@ class PlannedLoad:
 
     facts: of the target. runtime: as asked for, within what the model can. found, plan: as of
     `plan_drafters`. notes: the requests that have no effect, one line each. projector: what reads
-    images for the target; None: nothing. no_projector: why the one beside it is left out.
+    images for the target; None: nothing. no_projector: why the one beside it is left out. adapters:
+    those that the target is loaded with.
     """
 
     facts: Facts
@@ -60,6 +62,7 @@ class PlannedLoad:
     notes: Sequence[str]
     projector: ProjectorFile | None = None
     no_projector: str | None = None
+    adapters: Sequence[LoraFile] = ()
 
     @property
     def amounts(self) -> tuple[object, ...]:
@@ -73,6 +76,7 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     """Plan what to load, with so many bytes of each device left free."""
     path = registry.bundled().target if config.model is None else locate(config.model)
     facts = loadable_facts(path)
+    adapters = fitting_adapters(config.runtime.loras, facts)
     check_gpus(config.runtime)
     if config.runtime.drafter_placement:
         # Else a drafter that nobody named would be left out for it.
@@ -82,7 +86,8 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     useless = target_notes(runtime.placement, facts)
     layers, shared = facts.header.number("block_count") or 0, config.weights
     placement = shared.placement if shared else runtime.placement.for_layers(layers)
-    runtime = replace(runtime, placement=placement)
+    loras = tuple(each.lora for each in adapters)
+    runtime = replace(runtime, placement=placement, loras=loras)
     texts = 1 if never_shares(runtime, facts.header) else min(config.texts, MAX_TEXTS)
     projector, no_projector = find_projector(config.mmproj, facts.files[0])
     found, plan = plan_drafters(
@@ -93,6 +98,7 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
         texts=texts,
         reserve=reserve,
         projector=_room(projector, config),
+        adapters=[tensor for each in adapters for tensor in each.tensors],
     )
     if shared and plan.placement != placement:
         raise ModelLoadError(f"there is no room beside another engine: {'; '.join(plan.notes)}")
@@ -103,16 +109,19 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     plan = plan.with_context(texts=room)
     fewer = f"a cache has room for {counted(room, 'text')}, not {texts}: {why}"
     rotated = long_rope.note(facts.header, n_ctx, runtime.context_size(facts.header))
-    meant = beginning_note(config.model, path) if config.model else None
+    meant = meaning_note(config.model, path) if config.model else None
     scaled = rope_notes(runtime, facts, n_ctx)
     fewer_texts = fewer if room < texts else None
     rounded = [rounding_note(runtime, "kv_type")]
     rounded += [rounding_note(runtime, "drafter_kv_type")] if found.models else []
-    notes = [meant, context_note, *scaled, *useless, rotated, fewer_texts, *rounded]
+    changed = [note for each in adapters for note in each.notes]
+    notes = [meant, *changed, context_note, *scaled, *useless, rotated, fewer_texts, *rounded]
     notes += [flash_note(runtime), no_projector]
     if config.mmproj == NO_PROJECTOR:
         no_projector = f"{option('mmproj')} none switches images off; leave that option out"
-    return PlannedLoad(facts, runtime, found, plan, [*filter(None, notes)], projector, no_projector)
+    return PlannedLoad(
+        facts, runtime, found, plan, [*filter(None, notes)], projector, no_projector, adapters
+    )
 
 
 def _room(projector: ProjectorFile | None, config: EngineConfig) -> ProjectorRoom | None:

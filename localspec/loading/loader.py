@@ -1,6 +1,6 @@
 """Loader: loads a target and its drafters, with the caches of a first text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,6 +11,8 @@ from localspec.control.policies import Policies
 from localspec.drafters.spec import DraftRequest
 from localspec.drafters.suffix_store import PastTexts
 from localspec.errors import OutOfMemoryError
+from localspec.generation_config import GenerationConfig
+from localspec.gguf.lora import LoraFile, unused_note
 from localspec.gguf.reader import Header
 from localspec.llama import extra_buffers, unfit_gpus
 from localspec.llama.batch_invariance import InvariantWidth
@@ -30,7 +32,9 @@ from localspec.loading.lazy_projector import LazyProjector
 from localspec.loading.load_plan import PlannedLoad, load_plans, never_shares
 from localspec.loading.placement_notes import cache_note, drafter_note
 from localspec.loading.places import Place, sequence_beside
-from localspec.loading.threads import ThreadWatch, fit_threads, thread_watch
+from localspec.loading.threads import ThreadWatch, fit_threads, known_threads, thread_watch
+from localspec.models.pair_finder import sampling_pair
+from localspec.sampling.params import SamplingParams
 from localspec.sampling.recommended import left_out
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.busy_cores import BUSY, BusyCores
@@ -42,6 +46,7 @@ _NO_ROOM = (
     "cache of all texts"
 )
 
+_LESS = "memory ran out while loading, so less was planned: "
 _UNLOCKED = (
     "the system does not let {} be locked in memory, or not all of it, and may move parts to the "
     "disk; `ulimit -l` is the limit"
@@ -59,15 +64,15 @@ class LoadedModels:
     drafters: the loaded drafters. drafter_set: the drafters of this text.
     costs: the measured profile, or None. policies: of this text.
     target_notes: the requests that could not be met in full whatever drafts, one line each.
-    usual: the width of passes for a reproducible text without a depth of its own, if it is known.
-    widths: those for a reproducible text, by depth, once they are known.
+    usual, widths: the width of passes for a reproducible text without a depth of its own, and those
+    by depth, once they are known.
     digits: in which passes the target's logits have equal bits, if that was tried.
     threads_note: why the number of threads is not the usual one, or no longer what it was.
     watch: tells when the number may change; None where it never does.
-    apart: why this text has caches of its own, and shares no decode with others; None if it does
-        not.
-    asked: what the user wants, as far as it was said; None: not known.
-    cores: what other programs have used since the last text began.
+    apart: why this text has caches of its own, and shares no decode with others, if it does not.
+    asked: what the user wants, as far as it was said; None: not known. adapters: of the target.
+    cores: what other programs have used since the last text began. listed: the sampling that
+    models.toml recommends for the target.
 
     The engine frees the target's model after all its caches.
     """
@@ -87,7 +92,9 @@ class LoadedModels:
     watch: ThreadWatch | None = None
     apart: str | None = None
     asked: RuntimeConfig | None = None
+    adapters: Sequence[LoraFile] = ()
     cores: BusyCores = field(default_factory=BusyCores)
+    listed: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -189,12 +196,16 @@ class LoadedModels:
             digits=self.digits or _digits(self.target, self.header, drafter_set, self.runtime),
         )
 
+    def params(self, settings: GenerationConfig) -> SamplingParams:
+        """The sampling of a text with these settings, with what is recommended for the target."""
+        return settings.params(self.header.metadata, self.listed)
+
     def keep_learnt(self) -> None:
         """Store what drafts came to in this text, for the next run.
 
-        Not under other rotations than those of the files, with which fewer are right.
+        Not under other rotations than those of the files, nor with adapters: fewer are right then.
         """
-        if self.runtime.rope_in_words:
+        if self.runtime.changes_in_words:
             return
         target, learnt = self.target.model.path, self.drafter_set.learnt
         for rule, temperature, name, counts in self.policies.take_counts():
@@ -246,8 +257,7 @@ def load_models(config: EngineConfig) -> LoadedModels:
     for planned in load_plans(config):
         try:
             return _load(config, planned, ran_out)
-        except OutOfMemoryError as error:
-            # Without the frames, which hold what was loaded.
+        except OutOfMemoryError as error:  # without the frames, which hold what was loaded
             ran_out = ran_out or error.with_traceback(None)
     assert ran_out
     raise ran_out
@@ -274,11 +284,14 @@ def _load(
                 mtp=found.inside,
                 chat_template=config.chat_template,
                 load_mode=runtime.load_mode,
+                loras=runtime.loras,
             )
             undo.callback(weights.close)
+        known = known_threads(weights, runtime)
+        runtime = runtime if isinstance(known, float) else known.runtime
         target = runtime.context_for(weights, facts.header, plan.context)
         undo.callback(target.close)
-        runtime, threads_note = fit_threads(target, runtime)
+        runtime, threads_note = fit_threads(target, runtime, known)
         weights.no_projector = planned.no_projector
         if planned.projector and weights.projector is None:
             threads, most_rows = runtime.threads_for(weights.size), target.context.chunk
@@ -302,9 +315,10 @@ def _load(
         costs, policies = _calibrated(target, drafter_set, runtime)
         digits = _digits(target, facts.header, drafter_set, runtime)
         widths = usual_widths(target, runtime)
-        usual = next(iter(widths.values()), None)
-        _set_usual(target, usual)
-        notes = _target_notes(config, planned, target, ran_out)
+        _set_usual(target, usual := next(iter(widths.values()), None))
+        pair = sampling_pair(facts.files[0], str(config.model or ""))
+        listed = pair.sampling if pair else {}
+        notes = _target_notes(config, planned, target, ran_out, listed)
         for model in {weights, *(each.model for each in drafters.drafters if each.model)}:
             note_use(model.path)
         undo.pop_all()
@@ -323,6 +337,8 @@ def _load(
         threads_note=threads_note,
         watch=thread_watch(weights, asked, runtime),
         asked=asked,
+        listed=listed,
+        adapters=planned.adapters,
     )
 
 
@@ -337,18 +353,19 @@ def _target_notes(
     planned: PlannedLoad,
     target: KVSequence,
     ran_out: OutOfMemoryError | None,
+    listed: Mapping[str, float],
 ) -> Sequence[str]:
-    """The `target_notes` of LoadedModels; ran_out: as in `_load`."""
-    less = "memory ran out while loading, so less was planned: "
+    """The `target_notes` of LoadedModels. ran_out: as in `_load`."""
     name, header = planned.facts.files[0].name, planned.facts.header
     found = (
-        less + str(ran_out).split("; ")[0] if ran_out else None,
+        _LESS + str(ran_out).split("; ")[0] if ran_out else None,
         *extra_buffers.notes(),
         *(() if config.runtime.placement.devices == () else unfit_gpus.notes()),
         *planned.plan.notes,
         *planned.notes,
+        unused_note(planned.adapters, target.context.changed_matrices, name),
         _UNLOCKED.format(name) if target.model.is_unlocked else None,
-        *left_out(header.metadata),
+        *left_out(header.metadata, listed),
         reproducible_note(target) if planned.runtime.reproducible else None,
     )
     return [*filter(None, found)]

@@ -6,7 +6,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from localspec.gguf.facts import Facts
 from localspec.gguf.heads import layers_of
@@ -26,7 +26,8 @@ class ModelMemory:
     placement: of the model; split rows are counted by layers. mtp: whether the model are heads of
     multi-token prediction in this file. inside: whether this file is their target's: then their
     weights are in it, and are not counted as the target's. loaded: whether the weights are in
-    memory already: then only the cache is counted.
+    memory already: then only the cache is counted. adapters: the tensors of LoRA adapters, which
+    are where the weights are that they change.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class ModelMemory:
         mtp: bool = False,
         inside: bool = False,
         loaded: bool = False,
+        adapters: Sequence[TensorInfo] = (),
     ) -> None:
         self.name = facts.files[0].name
         self._facts = facts
@@ -44,6 +46,8 @@ class ModelMemory:
         self._sizes = {tensor.name: tensor.size for tensor in self._tensors}
         left_out = {each.name for each in facts.tensors} - self._sizes.keys()
         self._size = facts.size - sum(each.size for each in facts.tensors if each.name in left_out)
+        self._tensors = [*self._tensors, *adapters]
+        self._size += sum(each.size for each in adapters)
         self._vocabulary = 0 if inside else estimate.vocabulary_bytes(facts.header)
         self._loaded = loaded
         if loaded:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from localspec.gguf.facts import Facts
+from localspec.gguf.reader import TensorInfo
 from localspec.llama.context_params import ContextParams
 from localspec.llama.placement import DEFAULT, Placement
 
@@ -34,7 +35,8 @@ class MemoryRequest:
     to drafter_placement: as in RuntimeConfig. reserve: bytes that stay free on each device, beside
     what always does. matrix_heads: drafters without a cache: their weights take main memory, and
     the target's output matrix a second time where they have none. projector: of what reads
-    images for the target, if it is to have room.
+    images for the target, if it is to have room. adapters: the tensors of LoRA adapters, beside
+    the weights of the target that they change.
     """
 
     target: Facts
@@ -49,6 +51,7 @@ class MemoryRequest:
     target_loaded: bool = False
     reserve: int = 0
     projector: ProjectorRoom | None = None
+    adapters: tuple[TensorInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

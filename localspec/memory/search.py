@@ -48,7 +48,8 @@ class Search:
 
     def _target(self, plan: MemoryPlan) -> ModelMemory:
         request = self._request
-        return self._model(request.target, plan.placement, loaded=request.target_loaded)
+        options = {"loaded": request.target_loaded, "adapters": request.adapters}
+        return self._model(request.target, plan.placement, **options)
 
     def _drafter(self, drafter: Facts, plan: MemoryPlan) -> ModelMemory:
         inside = drafter.files == self._request.target.files and drafter.has_mtp
@@ -59,7 +60,7 @@ class Search:
             placement = place_of_drafter(placement, named, is_head=kind is not None)
         return self._model(drafter, placement, mtp=inside or kind in MTP_KINDS, inside=inside)
 
-    def _model(self, facts: Facts, placement: Placement, **options: bool) -> ModelMemory:
+    def _model(self, facts: Facts, placement: Placement, **options: Any) -> ModelMemory:
         key = facts.files, placement, tuple(options.items())
         if key not in self._opened:
             self._opened[key] = ModelMemory(facts, placement, **options)

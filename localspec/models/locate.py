@@ -16,6 +16,7 @@ from localspec.hub.reference import (
     named_repository,
 )
 from localspec.imports import links
+from localspec.imports.collection import OLLAMA
 from localspec.models import registry
 from localspec.models.bundled_files import bundled_files, bundled_named
 from localspec.models.trained_drafters import trained_named
@@ -26,7 +27,8 @@ def locate(name: str | Path, others: Iterable[str] = ()) -> Path:
     """Return the (first) file of a model; nothing is downloaded.
 
     name: a path, a pair (whose target is meant), an imported model, or `user/repo[:quant]`; a path
-    that exists comes first. others: further words that are valid here, which the error message
+    that exists comes first, and a tag that was imported from Ollama stands in for the pair that it
+    names while that is not here. others: further words that are valid here, which the error message
     then offers. Raises ModelNotFoundError that says how to download the model, or which names are
     similar.
     """
@@ -36,7 +38,18 @@ def locate(name: str | Path, others: Iterable[str] = ()) -> Path:
         return path
     if os.path.exists(name) and name not in registry.pairs():
         return path
-    return require_file(reference_of(name, others), without_login(name))
+    reference = reference_of(name, others)
+    is_away = isinstance(reference, Repository) and find_meant(reference) is None
+    imported = _imported_tag(name) if is_away else None
+    return imported or require_file(reference, without_login(name))
+
+
+def _imported_tag(name: str) -> Path | None:
+    """Return the model that was imported from Ollama under a tag which names a pair, too."""
+    if ":" in name and registry.pair_and_quant(name):
+        with suppress(ModelNotFoundError):
+            return links.find(f"{OLLAMA}:{name}")
+    return None
 
 
 def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
@@ -130,8 +143,14 @@ def find_meant(wanted: Repository) -> Path | None:
     return next(filter(None, map(find_exactly, meant)), None)
 
 
-def beginning_note(name: str | Path, path: Path) -> str | None:
-    """Say which file was taken where a name has only the beginning of a quantisation."""
+def meaning_note(name: str | Path, path: Path) -> str | None:
+    """Say which file was taken where a name has only the beginning of a quantisation.
+
+    And where the tag of a pair that is not here is that of an imported model.
+    """
+    if _imported_tag(str(name)) == path:
+        imported = f"{OLLAMA}:{name} here, which was imported"
+        return f"{name} is {imported}; the pair is not on this machine"
     reference = None if os.path.exists(name) else reference_of(str(name))
     if not isinstance(reference, Repository) or reference.quant is None:
         return None

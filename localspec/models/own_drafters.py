@@ -123,6 +123,29 @@ def own_drafters(target: Path, known: KnownTarget | None = None) -> list[OwnDraf
     return with_others(pulled_with(target, found), found)
 
 
+def own_drafter_called(target: Path, name: str) -> OwnDrafter | None:
+    """Return the target's own drafter that a name means which is that of no model.
+
+    It is what lines say of a drafter: its file's name, of a draft model without the quantisation,
+    too. Raises as `own_drafters` does.
+    """
+    wanted = name.lower()
+    return next((each for each in own_drafters(target) if wanted in _called(each)), None)
+
+
+def _called(drafter: OwnDrafter) -> set[str]:
+    """What a drafter is called, in lower case."""
+    file, reference = drafter.file, drafter.reference
+    if reference is None:
+        return set()
+    names = [file.name] if file else []
+    if isinstance(reference, Repository):
+        names.append(re.sub(r"-gguf$", "", reference.id.partition("/")[2], flags=re.IGNORECASE))
+    whole = {name.lower().removesuffix(".gguf") for name in names}
+    is_model = drafter.kind in (DRAFT_MODEL, PARD)
+    return whole | ({ModelFiles((name,)).base_name for name in names} if is_model else set())
+
+
 def pulled_with(target: Path | str, known: Sequence[OwnDrafter]) -> list[OwnDrafter]:
     """Return the drafters that the user pulled a target with; what is known of a file stays.
 

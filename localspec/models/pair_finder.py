@@ -21,11 +21,25 @@ def pair_of(target: Reference, name: str = "") -> Pair | None:
     do. name: what the user called the target; where several pairs have it, the pair of that name is
     taken, else the first. Raises InvalidValueError for a user's models.toml that cannot be used.
     """
+    return next(iter(_pairs_of(target, name)), None)
+
+
+def sampling_pair(target: Reference, name: str = "") -> Pair | None:
+    """Find the pair whose sampling is recommended for a target: of `pair_of`, or of the same model.
+
+    The arguments are those of `pair_of`. A pair that says nothing of sampling is passed over.
+    """
+    found = [*_pairs_of(target, name), *_pairs_elsewhere(target)]
+    return next((pair for pair in found if pair.sampling), None)
+
+
+def _pairs_of(target: Reference, name: str) -> list[Pair]:
+    """Return the pairs that have a target, that of the name first."""
     known = registry.pairs().values()
     having = [pair for pair in known if _is_same_model(pair.target, target)]
     having += [pair for pair in known if lacks_heads(target, pair)]
     named = registry.pair_named(name)
-    return named if named in having else next(iter(having), None)
+    return sorted(having, key=lambda pair: pair != named)
 
 
 def lacks_heads(target: Reference, pair: Pair) -> bool:
@@ -41,14 +55,19 @@ def pair_like(target: Facts) -> Pair | None:
 
 def pair_elsewhere(target: Reference) -> Pair | None:
     """Find the pair of the same model in another uploader's repository, told by its name."""
+    return next(iter(_pairs_elsewhere(target)), None)
+
+
+def _pairs_elsewhere(target: Reference) -> list[Pair]:
     repository = _repository_id(target)
     if repository is None:
-        return None
+        return []
     name = _model_name(repository)
-    for pair in registry.pairs().values():
-        if isinstance(pair.target, Repository) and name in _titles(pair.target):
-            return pair
-    return None
+    return [
+        pair
+        for pair in registry.pairs().values()
+        if isinstance(pair.target, Repository) and name in _titles(pair.target)
+    ]
 
 
 def pair_named_like(names: Sequence[str]) -> Pair | None:

@@ -12,6 +12,7 @@ from localspec.errors import InvalidValueError
 from localspec.hub.reference import Reference, Repository, repository
 from localspec.models.bundled_files import bundled_folder
 from localspec.models.listed_drafter import ListedDrafter, parse_drafters
+from localspec.sampling.params import NUMERIC, SamplingParams
 from localspec.utils.paths import config_folder
 from localspec.utils.similar_names import did_you_mean
 from localspec.utils.toml_file import parse_toml, read_text
@@ -32,8 +33,9 @@ class Pair:
     without_heads: repositories with the same model whose files lack the heads inside. prompt: how a
     prompt is read by default: as a turn of a chat, or raw, as a text to continue. parameters: of
     the target and a draft model, as text. context: tokens that the target was trained for, 0 where
-    unknown. sizes: gigabytes (1e9 bytes) of the target's file by quantisation. unverified: the
-    fields that could not be checked.
+    unknown. sizes: gigabytes (1e9 bytes) of the target's file by quantisation. sampling: settings
+    of SamplingParams that the target's makers recommend. unverified: the fields that could not be
+    checked.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Pair:
     parameters: str = ""
     context: int = 0
     sizes: Mapping[str, float] = field(default_factory=dict)
+    sampling: Mapping[str, float] = field(default_factory=dict)
     licence: str = ""
     note: str = ""
     unverified: tuple[str, ...] = ()
@@ -192,11 +195,29 @@ def _value(key: str, value: Any, where: str) -> Any:
         return _reference(value, f"{where}: {key}")
     if key == "drafters":
         return parse_drafters(value, where, _reference)
+    if key == "sampling":
+        return _sampling(value, f"{where}: sampling")
     if not _fits(key, value):
         raise InvalidValueError(f"{where}: {key} is {value!r}; it is {_WANTED.get(key, 'a text')}")
     if key == "without_heads":
         return tuple(found for each in value if (found := repository(each)))
     return tuple(value) if key == "unverified" else value
+
+
+def _sampling(values: Any, where: str) -> Mapping[str, float]:
+    """Return settings of SamplingParams by name. where: the key, for messages."""
+    if not isinstance(values, dict):
+        wanted = "a table of numbers, as { temperature = 0.6, top_k = 20 }"
+        raise InvalidValueError(f"{where} is {values!r}; it is {wanted}")
+    if unknown := values.keys() - set(NUMERIC):
+        name = min(unknown)
+        hint = did_you_mean(name, NUMERIC) or f"the keys are {', '.join(NUMERIC)}"
+        raise InvalidValueError(f"{where} has an unknown key {name!r}; {hint}")
+    try:
+        params = SamplingParams(**values)
+    except InvalidValueError as error:
+        raise InvalidValueError(f"{where}: {error}") from error
+    return {name: getattr(params, name) for name in values}
 
 
 def _reference(text: Any, where: str) -> Reference:
@@ -218,7 +239,7 @@ def _absolute(text: str) -> Path | None:
 
 
 def _fits(key: str, value: Any) -> bool:
-    """Whether a value is valid for its key; for every key but target and drafter."""
+    """Whether a value is valid for its key; for those that `_value` has nothing else for."""
     match key:
         case "prompt":
             return value in ("chat", "raw")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from localspec.errors import InvalidValueError
+from localspec.sampling.bounds import MOST_TEMPERATURE, MOST_WHOLE
 from localspec.utils.option_types import type_fields
 from localspec.utils.unicode import is_unicode
 
@@ -100,7 +101,10 @@ class SamplingParams:
         type_fields(self)
         for name in _NUMBERS:
             self._check(name, math.isfinite(getattr(self, name)), "a finite number")
+        for name in _WHOLE:
+            self._check(name, getattr(self, name) <= MOST_WHOLE, f"at most {MOST_WHOLE}")
         self._check("temperature", self.temperature >= 0, "0 or more")
+        self._check("temperature", self.temperature <= MOST_TEMPERATURE, "at most 100")
         self._check("dynatemp_range", self.dynatemp_range >= 0, "0 (off) or more")
         self._check("dynatemp_exponent", self.dynatemp_exponent >= 0, "0 or more")
         self._check("top_n_sigma", self.top_n_sigma >= 0, "0 (off) or more")
@@ -193,12 +197,16 @@ class SamplingParams:
         return -1 if -1 in read else max(read, default=0)
 
     @classmethod
-    def for_model(cls, metadata: Mapping[str, Any], **chosen: Any) -> "SamplingParams":
-        """The chosen settings; for others (or None) the GGUF's recommendation, else the default.
+    def for_model(
+        cls, metadata: Mapping[str, Any], listed: Mapping[str, Any] = {}, **chosen: Any
+    ) -> "SamplingParams":
+        """The chosen settings; for others (or None) what is recommended, else the default.
 
-        metadata: the GGUF's key-value pairs; only `general.sampling.*` are read.
+        metadata: the GGUF's key-value pairs; only `general.sampling.*` are read. listed: what
+        models.toml recommends, which counts before the GGUF.
         """
-        settings = {name: value for name, value in chosen.items() if value is not None}
+        given = {name: value for name, value in chosen.items() if value is not None}
+        settings = {**listed, **given}
         for key, (name, kind) in _METADATA_KEYS.items():
             full_key = f"general.sampling.{key}"
             if full_key in metadata and name not in settings:
@@ -225,10 +233,20 @@ def _recommended(key: str, value: Any, name: str, kind: type) -> Any:
     return max(0, setting) if name == "top_k" else setting
 
 
+def recommending(metadata: Mapping[str, Any]) -> frozenset[str]:
+    """The settings that a GGUF recommends. metadata: as in `SamplingParams.for_model`."""
+    keys = _METADATA_KEYS.items()
+    return frozenset(name for key, (name, _) in keys if f"general.sampling.{key}" in metadata)
+
+
 _MOST_BITS = 100
+# Those that llama.cpp counts in 32 bits.
+_WHOLE = ("top_k", "penalty_window", "dry_allowed_length", "dry_penalty_last_n")
 # llama.cpp stores temperatures as float32, where values up to this round to zero.
 GREEDY_UP_TO = 2.0**-150
 _NUMBERS = tuple(f.name for f in fields(SamplingParams) if f.type in (float, "float"))
+# The settings that are numbers.
+NUMERIC = tuple(f.name for f in fields(SamplingParams) if f.type in (float, int, "float", "int"))
 _METADATA_KEYS: dict[str, tuple[str, type]] = {
     "temp": ("temperature", float),
     "top_k": ("top_k", int),

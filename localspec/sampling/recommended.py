@@ -10,19 +10,25 @@ _CHAIN = ["penalties", "top_k", "top_p", "min_p", "xtc", "temperature"]
 _BY_DEFAULT = {"top_k", "top_p", "min_p", "temperature"}
 
 
-def left_out(metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what of a GGUF's recommendation is not used. metadata: its key-value pairs."""
+def left_out(metadata: Mapping[str, Any], listed: Mapping[str, Any] = {}) -> Iterator[str]:
+    """Yield what of a GGUF's recommendation is not used.
+
+    metadata, listed: as in `SamplingParams.for_model`.
+    """
     order = metadata.get("general.sampling.sequence")
-    if isinstance(order, str) and order.strip(" ;") and not _is_ours(order, metadata):
+    if (
+        isinstance(order, str)
+        and order.strip(" ;")
+        and not _is_ours(order, SamplingParams.for_model(metadata, listed))
+    ):
         yield (
             f"the model's file recommends the samplers {order:.100}, which is not used: "
             f"here they are {', '.join(_CHAIN)}; top_k 0, top_p 1 and min_p 0 are off"
         )
 
 
-def _is_ours(order: str, metadata: Mapping[str, Any]) -> bool:
+def _is_ours(order: str, params: SamplingParams) -> bool:
     """Whether the order is the one here, and names all samplers that are on here."""
-    params = SamplingParams.for_model(metadata)
     if params.mirostat:  # beside which no order has an effect
         return True
     on = {*_BY_DEFAULT, *(["xtc"] if params.has_xtc else [])}

@@ -1,27 +1,16 @@
 """POST /v1/messages, as Anthropic's clients and Claude Code speak it."""
 
-import json
-import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator
 from secrets import token_hex
-from typing import Any
 
-from localspec.conversation.thinking import EFFORTS
-from localspec.engine.media_marks import join_parts
-from localspec.llama.model import MediaReader
 from localspec.server.chat_input import ChatInput
-from localspec.server.chat_prompt import CONTINUE
-from localspec.server.content_reader import ContentReader
-from localspec.server.errors import JSON, ApiError
+from localspec.server.errors import JSON
 from localspec.server.exchange import event_line
-from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
-from localspec.server.options import most_tokens
 from localspec.server.reply import Reply
 from localspec.server.service import Service
-from localspec.server.template_messages import require_said
 from localspec.server.text_request import TextRequest
-from localspec.server.thinking import Effort
+from localspec.server.thinking_signature import SIGNATURE, signature_of
 from localspec.server.tool_calls import (
     Arguments,
     CallBegun,
@@ -30,166 +19,8 @@ from localspec.server.tool_calls import (
     Text,
     whole_arguments,
 )
-from localspec.server.tool_use import anthropic_tools
-
-log = logging.getLogger("localspec.server")
 
 _REASONS = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
-# Members that only Anthropic's own servers have.
-_NOT_HERE: dict[str, tuple[Any, ...]] = {"container": (), "mcp_servers": ([],)}
-# Claude Code puts this block first, with a number that changes in every request: nothing behind it
-# would ever be found in a cache.
-_BILLING = "x-anthropic-billing-header"
-# Of thinking blocks: clients send those back that have one. It is not read here.
-_SIGNATURE = "localspec"
-
-
-def read(body: Fields, service: Service, *, counts_only: bool = False) -> ChatInput:
-    """Read a request. counts_only: whether its tokens are counted, and nothing is written."""
-    body.needed("messages")
-    if not counts_only:
-        body.needed("max_tokens")
-    body.refuse(_NOT_HERE)
-    thinking, output = body.member("thinking"), body.member("output_config")
-    settings = service.settings_of(
-        body,
-        max_tokens=most_tokens(body, "max_tokens", context=service.engine.context),
-        stop=[each for each in body.texts("stop_sequences") if each] or None,
-        formats={"output_config.format": _format(output)},
-    )
-    options: dict[str, Any] = {CONTINUE: True}
-    budget = None
-    if effort := output.one_of("effort", EFFORTS) if output else None:
-        options["reasoning_effort"] = Effort(effort)
-    if thinking is not None:
-        kind = thinking.one_of("type", ("enabled", "disabled", "adaptive"))
-        options["enable_thinking"] = kind != "disabled"
-        budget = thinking.whole("budget_tokens", 0, 2**31 - 1) if kind == "enabled" else None
-    elif "enable_thinking" in service.template_options:
-        if effort:
-            options["enable_thinking"] = effort != "none"
-    elif not effort:
-        # Most models of Anthropic think only if asked: programs take the first block for the text.
-        options["enable_thinking"] = False
-    messages = [*_system(body), *_messages(body, service.engine.model.projector)]
-    return ChatInput(messages, settings, options, budget, anthropic_tools(body))
-
-
-def _format(output: Fields | None) -> Mapping[str, Any] | None:
-    """The JSON schema of the answer in `output_config`, as chat completions have it."""
-    given = output.member("format") if output else None
-    if given is None:
-        return None
-    given.one_of("type", ("json_schema",))
-    given.needed("schema")
-    given.member("schema")  # raises where it is no object
-    return given.values
-
-
-def _system(body: Fields) -> Iterator[Mapping[str, Any]]:
-    """The system prompt: a text, or blocks of text."""
-    given = body.values.get("system")
-    if isinstance(given, str):
-        yield {"role": "system", "content": given}
-        return
-    for block in body.objects("system"):
-        text = block.text("text") or ""
-        if text.startswith(_BILLING):
-            log.info("left out the block %s, which would end the reuse of caches", _BILLING)
-        else:
-            yield {"role": "system", "content": text}
-
-
-def _messages(body: Fields, projector: MediaReader | None) -> Iterator[Mapping[str, Any]]:
-    given = [_with_texts(message) for message in body.objects("messages")]
-    if not given:
-        raise ApiError(400, "messages is empty; send one at least", param="messages")
-    reader = ContentReader(given, projector)
-    for message in given:
-        role = message.text("role")
-        if role not in ("user", "assistant", "system"):
-            raise message.wrong("role", "user or assistant")
-        require_said(message, role)
-        if isinstance(message.values.get("content"), str):
-            yield {"role": role, "content": message.values["content"]}
-        else:
-            yield from _blocks(message, role, reader)
-
-
-def _with_texts(holder: Fields) -> Fields:
-    """A message or a tool's result, with what lies in documents and search results as blocks."""
-    content = holder.values.get("content")
-    if not isinstance(content, list):
-        return holder
-    blocks = [each for block in content for each in _opened(block)]
-    return Fields({**holder.values, "content": blocks}, holder.path)
-
-
-def _opened(block: Any) -> list[Any]:
-    """A block; of a document or search result its title and its content, one text if it can be."""
-    match block:
-        case {"type": "tool_result"}:
-            return [_with_texts(Fields(block)).values]
-        case {"type": "document", "source": {"type": "text", "data": str(content)}} | {
-            "type": "document",
-            "source": {"type": "content", "content": str(content)},
-        }:
-            within: list[Any] = [{"type": "text", "text": content}]
-        case {"type": "document", "source": {"type": "content", "content": [*within]}} | {
-            "type": "search_result",
-            "content": [*within],
-        }:
-            pass
-        case _:
-            return [block]
-    about = [block.get(name) for name in ("title", "source", "context")]
-    heads = [{"type": "text", "text": each} for each in about if isinstance(each, str) and each]
-    opened = [*heads, *within]
-    texts = [each["text"] for each in opened if _is_text(each)]
-    return opened if len(texts) < len(opened) else [{"type": "text", "text": "\n".join(texts)}]
-
-
-def _is_text(block: Any) -> bool:
-    match block:
-        case {"type": "text", "text": str()}:
-            return True
-    return False
-
-
-def _blocks(message: Fields, role: str, reader: ContentReader) -> Iterator[Mapping[str, Any]]:
-    """The messages that a list of blocks makes: results of tools are messages of their own."""
-    texts, thoughts, calls = [], [], []
-    for block in message.objects("content"):
-        match block.text("type"):
-            case "text":
-                texts.append(block.text("text") or "")
-            case "thinking":
-                thoughts.append(block.text("thinking") or "")
-            case "tool_use":
-                arguments = block.values.get("input")
-                function = {
-                    "name": block.text("name") or "",
-                    "arguments": json.dumps({} if arguments is None else arguments),
-                }
-                calls.append({"id": block.text("id"), "type": "function", "function": function})
-            case "tool_result":
-                yield {
-                    "role": "tool",
-                    "content": reader.text_of(block),
-                    "tool_call_id": block.text("tool_use_id") or "",
-                }
-            case kind if role == "assistant":
-                # Of another server, where the conversation began: no model here can read it.
-                log.warning("left out a block of the type %.40r, which is not known here", kind)
-            case _:
-                texts.append(reader.part(block))
-    if texts or calls or thoughts:
-        found: dict[str, Any] = {"role": role, "content": join_parts(texts)}
-        if thoughts:
-            found["reasoning_content"] = "\n".join(thoughts)
-        if calls:
-            found["tool_calls"] = calls
-        yield found
 
 
 async def count(chat: ChatInput, service: Service) -> JSON:
@@ -199,11 +30,16 @@ async def count(chat: ChatInput, service: Service) -> JSON:
 
 
 class _Blocks:
-    """The content blocks of an answer, as they grow. continues: whether it goes on with a text."""
+    """The content blocks of an answer, as they grow.
 
-    def __init__(self, *, continues: bool) -> None:
-        self._continues = continues
+    continues: whether it goes on with a text. omits_thinking: whether thinking blocks have no text.
+    """
+
+    def __init__(self, *, continues: bool, omits_thinking: bool = False) -> None:
+        self._continues, self._omits_thinking = continues, omits_thinking
         self.blocks: list[JSON] = []
+        # The text of the thinking block that is open.
+        self._thought: list[str] = []
         self._json: list[str] = []
 
     def add(self, event: Event) -> Iterator[tuple[str, JSON]]:
@@ -211,8 +47,9 @@ class _Blocks:
         match event:
             case Reasoning(text):
                 yield from self._begin("thinking", {"thinking": "", "signature": ""})
-                self.blocks[-1]["thinking"] += text
-                yield self._delta({"type": "thinking_delta", "thinking": text})
+                self._thought.append(text)
+                if not self._omits_thinking:
+                    yield self._delta({"type": "thinking_delta", "thinking": text})
             case Text(text):
                 # Models end their reasoning, and begin calls, with empty lines.
                 begins = not (self.blocks and self.blocks[-1]["type"] == "text")
@@ -236,8 +73,10 @@ class _Blocks:
             return
         last = self.blocks[-1]
         if last["type"] == "thinking":
-            last["signature"] = _SIGNATURE
-            yield self._delta({"type": "signature_delta", "signature": _SIGNATURE})
+            text, self._thought = "".join(self._thought), []
+            last["thinking"] = "" if self._omits_thinking else text
+            last["signature"] = signature_of(text) if self._omits_thinking else SIGNATURE
+            yield self._delta({"type": "signature_delta", "signature": last["signature"]})
         elif last["type"] == "tool_use":
             last["input"] = whole_arguments("".join(self._json))
             self._json = []
@@ -266,15 +105,16 @@ class _Blocks:
         return "content_block_delta", event
 
 
-def _continues(asked: TextRequest) -> bool:
-    """Whether the answer goes on with a text, whose spaces are a part of it."""
-    return bool(asked.continued) and not asked.thinking
+def _blocks(chat: ChatInput, asked: TextRequest) -> _Blocks:
+    # Where the answer goes on with a text, spaces are a part of it.
+    continues = bool(asked.continued) and not asked.thinking
+    return _Blocks(continues=continues, omits_thinking=chat.omits_thinking)
 
 
 async def complete(chat: ChatInput, service: Service) -> JSON:
     """The whole answer."""
     asked = await service.inputs.chat(chat)
-    blocks = _Blocks(continues=_continues(asked))
+    blocks = _blocks(chat, asked)
     async with service.reply(asked) as reply:
         async with reply.deltas() as deltas:
             async for delta in deltas:
@@ -295,7 +135,7 @@ async def complete(chat: ChatInput, service: Service) -> JSON:
 async def events(chat: ChatInput, service: Service) -> AsyncGenerator[str]:
     """The answer as lines of text/event-stream."""
     asked = await service.inputs.chat(chat)
-    blocks, begun = _Blocks(continues=_continues(asked)), False
+    blocks, begun = _blocks(chat, asked), False
     async with service.reply(asked) as reply:
         async with reply.deltas() as deltas:
             async for delta in deltas:
@@ -355,4 +195,5 @@ def _usage(reply: Reply) -> JSON:
         "cache_read_input_tokens": stats.prompt_cached,
         "cache_creation_input_tokens": 0,
         "output_tokens": stats.text_tokens,
+        "output_tokens_details": {"thinking_tokens": reply.thinking_budget.used},
     }

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from localspec.errors import LocalspecError
 from localspec.server import (
+    anthropic_input,
     anthropic_messages,
     embeddings,
     infill,
@@ -262,7 +263,7 @@ def _stored_of(request: Request) -> StoredResponses:
 
 
 async def _messages(request: Request) -> Response:
-    body, read = await body_of(request), anthropic_messages.read
+    body, read = await body_of(request), anthropic_input.read
     if body.flag("stream"):
         ping = anthropic_messages.ping
         return await _stream(request, body, read, anthropic_messages.events, heartbeat=ping)
@@ -270,7 +271,7 @@ async def _messages(request: Request) -> Response:
 
 
 async def _count_tokens(request: Request) -> Response:
-    read = partial(anthropic_messages.read, counts_only=True)
+    read = partial(anthropic_input.read, counts_only=True)
     return await _whole(request, await body_of(request), read, anthropic_messages.count)
 
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.errors import InvalidValueError
+from localspec.gguf.lora import LoraFile
 from localspec.server.embedding_model import EmbeddingModel
 from localspec.server.errors import ApiError
 from localspec.server.metrics import Metrics
 from localspec.server.service import Service
+from localspec.server.text_log import ToldOnce
 
 # Names that mean the model that is loaded, whichever that is.
 _ANY = ("localspec", "default")
@@ -49,8 +51,8 @@ class Catalog:
 
     models: the first is loaded first. loaded: the one that is, with its service; None while none
     is. usual: that one, or the one that was loaded at last. contexts: of those that were loaded, in
-    tokens. embedders: those beside them. metrics: of all texts, whichever model wrote them.
-    created: when, in seconds.
+    tokens. adapters: of the one that was loaded at last. embedders: those beside them. metrics,
+    told: of all texts, whichever model wrote them. created: when, in seconds.
 
     Raises InvalidValueError where two models have one name in lists.
     """
@@ -62,7 +64,8 @@ class Catalog:
         self.loaded: tuple[ServedModel, Service] | None = None
         self.usual = models[0]
         self.contexts: dict[ServedModel, int] = {}
-        self.metrics = Metrics()
+        self.adapters: Sequence[LoraFile] = ()
+        self.metrics, self.told = Metrics(), ToldOnce()
         self.created = int(time.time())
         self._named: dict[str, AnyModel] = {}
         for embedder in embedders:
@@ -88,8 +91,9 @@ class Catalog:
 
     def enter(self, model: ServedModel, service: Service) -> None:
         """Note that a model is loaded."""
-        service.metrics = self.metrics
+        service.metrics, service.told = self.metrics, self.told
         self.contexts[model] = service.engine.context
+        self.adapters = service.adapters
         self.loaded, self.usual = (model, service), model
 
     def present(self, name: str | None) -> ServedModel:

@@ -13,7 +13,7 @@ class ChatInput:
     """Messages, and how to answer them.
 
     template_options: variables of the chat template. thinking_budget: as of `Service`; None: the
-    server's.
+    server's. omits_thinking: whether the answer has the reasoning without its text.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -21,3 +21,4 @@ class ChatInput:
     template_options: Mapping[str, Any] = field(default_factory=dict)
     thinking_budget: int | None = None
     tools: ToolUse = field(default_factory=ToolUse)
+    omits_thinking: bool = False

@@ -10,6 +10,12 @@ from typing import Any
 OWN_TOKENS = {"claude-code": 20_000, "codex": 10_000, "opencode": 10_000}
 # It compacts a conversation when an answer and so many tokens are left of the context.
 _MARGINS = {"claude-code": 13_000}
+# What a conversation has at most that Codex has just compacted: its own words, 20,000 tokens of the
+# user's messages and a summary. With a lower limit it could compact again and again.
+_COMPACTED = 35_000
+_LONG_MESSAGES = (
+    "# compacting leaves 20,000 tokens of your messages: if they are long, take --ctx 65536\n"
+)
 # A context in which each of them has room to work.
 USUAL_CONTEXTS = {"claude-code": 65_536, "codex": 32_768, "opencode": 32_768}
 # No agent asks for longer answers than this by itself.
@@ -134,12 +140,14 @@ claude"""
 
 def _codex(server: Server) -> str:
     context = server.context("codex")
+    limit = context - _room_for_answer(context)
+    long = "" if limit >= _COMPACTED else _LONG_MESSAGES
     return f"""\
 # ~/.codex/config.toml; {_for_context("codex", context)}
-model = {server.model}
+{long}model = {server.model}
 model_provider = "localspec"
 model_context_window = {context}
-model_auto_compact_token_limit = {context - _room_for_answer(context)}
+model_auto_compact_token_limit = {limit}
 
 [model_providers.localspec]
 name = "localspec"

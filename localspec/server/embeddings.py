@@ -19,6 +19,7 @@ from localspec.server.errors import JSON, ApiError, too_long
 from localspec.server.exchange import JsonAnswer, body_of, catalog_of, unless_gone
 from localspec.server.fields import Fields
 from localspec.server.input_processor import LONGEST_TOKEN
+from localspec.server.known_members import unused_members
 
 # As at OpenAI.
 _MOST_INPUTS = 2048
@@ -120,6 +121,7 @@ async def _embedded(
     norm = body.whole("embd_normalize", _NONE, _MOST_NORM)
     width = body.whole("dimensions", 1)
     body.refuse(_NOT_HERE)
+    catalog_of(request).told.log(unused_members(body, "embeddings"))
 
     def tokens_of(embedder: Embedder, at: int) -> list[int]:
         if width and width > embedder.width:

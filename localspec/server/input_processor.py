@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ class InputProcessor:
             return asked
         return replace(
             asked,
-            tool_calls=lambda: parser_for(family, tools.callable),
+            tool_calls=lambda: parser_for(family, tools.readable),
             marks=family.marks,
             one_call=not tools.parallel,
         )
@@ -294,10 +295,14 @@ class InputProcessor:
             raise too_long(what, context)
 
     def _with_system(self, messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """The messages behind the server's system prompt, if they have none of their own."""
-        if not self.system or any(each.get("role") == "system" for each in messages):
+        """The messages behind the server's system prompt, if they begin with none of their own.
+
+        An empty one is none, and a later system message stands beside it.
+        """
+        own = [*takewhile(lambda each: each.get("role") == "system", messages)]
+        if not self.system or any(each.get("content") for each in own):
             return messages
-        return [{"role": "system", "content": self.system}, *messages]
+        return [{"role": "system", "content": self.system}, *messages[len(own) :]]
 
     def _variables(self, chat: ChatInput, budget: int) -> Mapping[str, Any]:
         """The options of the template. Raises InvalidValueError."""

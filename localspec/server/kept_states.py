@@ -1,41 +1,27 @@
-"""Kept states: what slots hold, in files, from one run of the server to the next.
-
-The files are those of a StateStore: of a bounded size, readable only by their owner, and of use
-only with the same model, settings of caches and llama.cpp.
-"""
+"""Kept states: what slots hold, in files, from one run of the server to the next."""
 
 import logging
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from localspec.engine.state_store import StateStore
+from localspec.engine.kept_store import kept_store
 from localspec.server.slot_pool import PooledSlot
 from localspec.utils.format import format_bytes
-from localspec.utils.paths import cache_folder, real_path
+from localspec.utils.paths import real_path
 from localspec.utils.progress import report_progress
 
 log = logging.getLogger("localspec.server")
-
-_MOST_BYTES = 16 * 2**30
-
-
-def kept_folder() -> Path:
-    """The folder of the files; it may not exist."""
-    return cache_folder("slots")
 
 
 class KeptStates:
     """The texts of a model's slots on disk; the one that was used last has number 0.
 
-    model: the GGUF. folder: of the files. At most 16 GiB are kept, and half of what the disk has
-    room for; the texts that were used least recently go first.
+    model: the GGUF. folder: of the files, by default that of `kept_store`.
     """
 
     def __init__(self, model: Path, folder: Path | None = None) -> None:
-        folder = folder or kept_folder()
         self._model = real_path(model)
-        self._store = StateStore(folder, max_bytes=min(_MOST_BYTES, _room(folder) // 2 + 1))
+        self._store = kept_store(folder)
 
     def restore(self, slots: Sequence[PooledSlot]) -> None:
         """Fill slots with what was kept. What cannot be used is left out, with a line in the log.
@@ -74,9 +60,3 @@ class KeptStates:
 
     def _key(self, number: int) -> str:
         return f"{self._model} {number}"
-
-
-def _room(folder: Path) -> int:
-    """The free bytes of the disk of a folder that may not exist."""
-    there = next((each for each in (folder, *folder.parents) if each.is_dir()), None)
-    return shutil.disk_usage(there).free if there else 0

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 import localspec
-from localspec.conversation.thinking import EFFORT, thinking_switch
+from localspec.conversation.thinking import thinking_switch
 from localspec.engine.media_marks import without_marks
 from localspec.engine.prompt import special_texts
 from localspec.errors import WorkerError
@@ -28,6 +28,7 @@ from localspec.server.service import Service
 from localspec.server.slot_pool import PooledSlot
 from localspec.server.template_messages import messages_of
 from localspec.server.thinking import with_switches
+from localspec.utils.reasoning_levels import EFFORT
 
 # The most of one request to /tokenize and /detokenize, which take seconds.
 _MOST_CHARACTERS, _MOST_TOKENS = 1 << 20, 1 << 16
@@ -42,6 +43,7 @@ def routes() -> list[Route]:
         "/metrics": _metrics,
         "/props": _props,
         "/slots": _slots,
+        "/lora-adapters": _lora_adapters,
         "/tokenizer_info": _tokenizer_info,
         "/models": _models,
         "/v1/models": _models,
@@ -51,6 +53,7 @@ def routes() -> list[Route]:
         "/tokenize": _tokenize,
         "/detokenize": _detokenize,
         "/apply-template": _apply_template,
+        "/lora-adapters": _scale_adapters,
     }
     return [Route(path, handler, methods=["GET"]) for path, handler in gets.items()] + [
         Route(path, handler, methods=["POST"]) for path, handler in posts.items()
@@ -128,6 +131,29 @@ def _usual(service: Service) -> dict[str, Any]:
 async def _slots(request: Request) -> Response:
     service = catalog_of(request).service
     return JsonAnswer([_slot(service, each) for each in service.pool.slots] if service else [])
+
+
+async def _lora_adapters(request: Request) -> Response:
+    return JsonAnswer(
+        [
+            {
+                "id": number,
+                "path": each.lora.path.name,
+                "scale": each.lora.scale,
+                "task_name": each.task,
+                "prompt_prefix": each.prompt_prefix,
+            }
+            for number, each in enumerate(catalog_of(request).adapters)
+        ]
+    )
+
+
+async def _scale_adapters(_request: Request) -> Response:
+    raise ApiError(
+        400,
+        "the adapters and their scales are those of --lora, the same for all texts: what is kept "
+        "of texts counts with them alone; start the server with --lora FILE:SCALE",
+    )
 
 
 def _slot(service: Service, pooled: PooledSlot) -> dict[str, Any]:

@@ -9,6 +9,9 @@ from localspec.utils.format import printable
 
 # Characters of a path or a reason in one line.
 _LONGEST = 300
+# So many lines that are said once are known; no further one is said.
+_MOST_KNOWN = 256
+_known: set[str] = set()
 log = logging.getLogger("localspec.server")
 
 
@@ -27,6 +30,16 @@ def log_refusal(error: ApiError, method: str, path: str) -> None:
     """Say which request was refused, and why: some clients do not show it."""
     reason = printable(error.message[:_LONGEST])
     log.info("%s %s: %d, %s", method, printable(path[:_LONGEST]), error.status, reason)
+
+
+def tell_once(line: str, level: int = logging.WARNING) -> None:
+    """Log what is true of many requests, unless the log has said it.
+
+    Clients send the same with every request, and a model may be loaded again and again.
+    """
+    if line not in _known and len(_known) < _MOST_KNOWN:
+        _known.add(line)
+        log.log(level, "%s", line)
 
 
 class _JsonLines(logging.Formatter):

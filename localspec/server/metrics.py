@@ -23,7 +23,7 @@ class Metrics:
         self._embedding_seconds = 0.0
 
     def add(self, reply: "Reply", waited: float) -> None:
-        """Add a text that has ended. waited: the seconds before it got a slot."""
+        """Add a text that has ended. waited: the seconds before it had its model and a slot."""
         self._requests += 1
         self._cancelled += reply.stop_reason in (None, "cancelled")
         self._waited += waited
@@ -51,7 +51,7 @@ class Metrics:
             "llamacpp:n_decode_total": ("Passes of the target.", total.steps),
             "localspec:requests_total": ("Texts that have ended.", self._requests),
             "localspec:requests_cancelled_total": ("Texts ended early.", self._cancelled),
-            "localspec:queue_seconds_total": ("Seconds without a slot.", self._waited),
+            "localspec:queue_seconds_total": ("Seconds without a model or a slot.", self._waited),
             "localspec:cached_prompt_tokens_total": ("Prompt tokens that were in a cache.", cached),
             "localspec:shared_steps_total": (
                 "Passes that shared a decode with other texts.",

@@ -17,6 +17,7 @@ from localspec.gguf.reader import read_header
 from localspec.server.catalog import Catalog, ServedModel
 from localspec.server.errors import queue_full, shutting_down
 from localspec.server.service import Service
+from localspec.server.waiting import waited_for_model
 from localspec.utils.format import format_seconds
 
 log = logging.getLogger("localspec.server")
@@ -82,7 +83,9 @@ class ModelSwitch:
         named = self.catalog.find(name)
         if self._threads is None:
             self._begin_threads()
+        began = perf_counter()
         await self._enter(named)
+        waited_for_model.set(perf_counter() - began)
         service = self.catalog.service
         assert service
         try:

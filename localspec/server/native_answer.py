@@ -12,6 +12,7 @@ from localspec.generation_config import GenerationConfig
 from localspec.sampling.request_members import request_members
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
+from localspec.server.known_members import unused_members
 from localspec.server.metrics import speculation, timings
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import AnswerForm, merged
@@ -69,6 +70,7 @@ class Form:
             max_tokens=most,
             logprobs=top > 0,
             top_logprobs=top or None,
+            not_used=unused_members(body, "native"),
         )
 
     def require_one(self, body: Fields, prompts: int) -> None:
@@ -135,7 +137,9 @@ class NativeAnswer:
                     yield self._part(number, reply, own, text)
                 if own.is_dedented or ("\n" in text and own.is_late(self._form.most_ms)):
                     await deltas.aclose()
-                    yield self._last(number, reply, own)
+                    # The model may have ended it a few tokens later, before this was read.
+                    ending = {"stop_type": "limit", "stopping_word": "", "truncated": False}
+                    yield self._last(number, reply, own) | ending
                     return
 
     def _wanted(self, answer: JSON) -> JSON:

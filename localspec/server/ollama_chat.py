@@ -8,7 +8,6 @@ from secrets import token_hex
 from time import perf_counter
 from typing import Any
 
-from localspec.conversation.thinking import EFFORTS
 from localspec.llama.model import Model
 from localspec.server.catalog import TAG
 from localspec.server.chat_input import ChatInput
@@ -24,10 +23,11 @@ from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 from localspec.server.template_messages import messages_of
 from localspec.server.text_request import TextRequest
-from localspec.server.thinking import Effort
+from localspec.server.thinking import Effort, asked_variables, beside
 from localspec.server.thinking_budget import refuse_budget, thinking_budget
 from localspec.server.tool_calls import Arguments, CallBegun, CallEnded, Event, whole_arguments
 from localspec.server.tool_use import openai_tools
+from localspec.utils.reasoning_levels import EFFORTS
 
 NDJSON = "application/x-ndjson"
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
@@ -77,7 +77,7 @@ class OllamaForm:
         """Read a request. Raises ApiError."""
         body.refuse(_NOT_HERE)
         fields = _settings_fields(body)
-        settings = _settings(fields, body, service)
+        settings = _settings(fields, body, service, "chat" if self.is_chat else "generate")
         asked = OllamaRequest(self, settings, writes=not self.is_empty(body))
         if not asked.writes:
             return asked
@@ -117,7 +117,7 @@ def _chat(body: Fields, fields: Fields, settings: TextSettings, model: Model) ->
     return ChatInput(
         messages_of(Fields({"messages": messages}), model.projector),
         settings,
-        {**_thinking(body), CONTINUE: True},
+        {**_thinking(body, fields), CONTINUE: True},
         thinking_budget(fields, model.chat_template),
         openai_tools(body, body.items("tools") or []),
     )
@@ -141,7 +141,7 @@ def _with_text(asked: OllamaRequest, body: Fields, fields: Fields, model: Model)
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": prompt})
     budget = thinking_budget(fields, template)
-    return replace(asked, chat=ChatInput(messages, asked.settings, _thinking(body), budget))
+    return replace(asked, chat=ChatInput(messages, asked.settings, _thinking(body, fields), budget))
 
 
 def _settings_fields(body: Fields) -> Fields:
@@ -153,7 +153,7 @@ def _settings_fields(body: Fields) -> Fields:
     return found
 
 
-def _settings(fields: Fields, body: Fields, service: Service) -> TextSettings:
+def _settings(fields: Fields, body: Fields, service: Service, path: str) -> TextSettings:
     context = service.engine.context
     options = body.member("options") or Fields({}, "options")
     limits = (fields.whole(name) for name in _LIMITS)
@@ -167,7 +167,7 @@ def _settings(fields: Fields, body: Fields, service: Service) -> TextSettings:
         logprobs=bool(body.flag("logprobs")),
         top_logprobs=top if body.flag("logprobs") and top else None,
         formats={"format": _format(body)},
-        not_used=[*unused_members(body), *unused_options(options, context)],
+        not_used=[*unused_members(body, f"ollama {path}"), *unused_options(options, context)],
     )
 
 
@@ -183,15 +183,20 @@ def _format(body: Fields) -> Mapping[str, Any] | None:
     raise body.wrong("format", 'left out, "json" or a JSON schema')
 
 
-def _thinking(body: Fields) -> Mapping[str, Any]:
-    """The template's variables for `think`; without it, the model does as it usually does."""
+def _thinking(body: Fields, fields: Fields) -> Mapping[str, Any]:
+    """The template's variables for `think`, and for what other servers' clients have in `options`.
+
+    Without both, the model does as it usually does.
+    """
+    within = asked_variables(fields)
     match body.values.get("think"):
         case None:
-            return {}
+            return within
         case bool(wanted):
-            return {"enable_thinking": wanted}
+            return beside(within, {"enable_thinking": wanted})
         case str(level) if level in EFFORTS:
-            return {"reasoning_effort": Effort(level), "enable_thinking": level != "none"}
+            asked = {"reasoning_effort": Effort(level), "enable_thinking": level != "none"}
+            return beside(within, asked)
     raise body.wrong("think", f"true, false or one of {', '.join(EFFORTS)}")
 
 

@@ -10,6 +10,7 @@ from localspec.server.chat_input import ChatInput
 from localspec.server.chat_prompt import CONTINUE, REQUIRED, can_continue
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
+from localspec.server.known_members import unused_members
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import AnswerForm, answer_head, finish_reason, merged, usage
@@ -17,7 +18,7 @@ from localspec.server.options import most_tokens
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 from localspec.server.template_messages import messages_of
-from localspec.server.thinking import thinking_options
+from localspec.server.thinking import asked_variables
 from localspec.server.thinking_budget import thinking_budget
 from localspec.server.tool_calls import Arguments, CallBegun, Event
 from localspec.server.tool_use import openai_tools
@@ -68,6 +69,7 @@ def read(body: Fields, service: Service) -> ChatRequest:
         logprobs=bool(body.flag("logprobs")),
         top_logprobs=top or None,
         prediction=_prediction(body),
+        not_used=unused_members(body, "chat"),
     )
     messages = messages_of(body, service.engine.model.projector)
     chat = ChatInput(
@@ -103,9 +105,7 @@ def template_options(body: Fields, messages: Sequence[Mapping[str, Any]]) -> Map
 
     Raises ApiError.
     """
-    given = body.member("chat_template_kwargs")
-    variables = {**thinking_options(body), **(given.values if given else {})}
-    return {**variables, CONTINUE: _continues(body, messages)}
+    return {**asked_variables(body), CONTINUE: _continues(body, messages)}
 
 
 def _continues(body: Fields, messages: Sequence[Mapping[str, Any]]) -> bool | str:

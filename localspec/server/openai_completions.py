@@ -8,6 +8,7 @@ from typing import Any
 
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
+from localspec.server.known_members import unused_members
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import CompletionLogprobs
 from localspec.server.openai_parts import (
@@ -69,6 +70,7 @@ def read(body: Fields, service: Service) -> CompletionRequest:
         logprobs=top is not None,
         top_logprobs=top or None,
         prompt_logprobs=echo and (top is not None or not most),
+        not_used=unused_members(body, "completions"),
     )
     return CompletionRequest(_prompts(body), suffix, settings, echo, form)
 

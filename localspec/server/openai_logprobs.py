@@ -1,7 +1,7 @@
 """Log-probabilities, as OpenAI's protocols write them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from localspec.engine.detokenizer import Detokenizer
@@ -40,6 +40,20 @@ def _shown(value: float | None) -> float:
     return _LEAST if value is None else max(value, _LEAST)
 
 
+def _as_given(pieces: Iterable[bytes], given: bytes) -> Iterator[bytes]:
+    """Yield the pieces of a text as it has them.
+
+    Some vocabularies put a space in front of the text, and behind each special token in it.
+    """
+    at = 0
+    for piece in pieces:
+        bare = piece.removeprefix(b" ")
+        is_added = not given.startswith(piece, at) and given.startswith(bare, at)
+        found = bare if is_added else piece
+        at += len(found)
+        yield found
+
+
 class CompletionLogprobs:
     """The lists of the older protocol, for the tokens of one text, all at once or one by one."""
 
@@ -58,12 +72,10 @@ class CompletionLogprobs:
         given: the prompt of the request. text: what of the answer it is.
         """
         pieces = [self._service.prompt_piece(token.id) for token in tokens]
-        if isinstance(given, str):  # some models put a BOS and a space in front of it
-            if is_added := tokens[0].id in self._service.tokens("", add_special=True):
-                pieces[0] = b""
-            first = is_added if len(tokens) > is_added else 0
-            if not given.startswith(" "):
-                pieces[first] = pieces[first].removeprefix(b" ")
+        if isinstance(given, str):
+            if tokens[0].id in self._service.tokens("", add_special=True):
+                pieces[0] = b""  # a BOS that stands in front of it
+            pieces = [*_as_given(pieces, given.encode())]
         found = self._lists(tokens, pieces)
         found["token_logprobs"][0] = found["top_logprobs"][0] = None
         self._detokenizer, self._offset = Detokenizer(), len(text)

@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from localspec.conversation.thinking import EFFORTS
 from localspec.server.chat_input import ChatInput
 from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import event_line, log_failed_stream
 from localspec.server.fields import Fields
+from localspec.server.known_members import unused_members
 from localspec.server.options import most_tokens
 from localspec.server.response_builder import Line, ResponseBuilder
 from localspec.server.responses_input import input_messages, input_tools
@@ -17,7 +17,7 @@ from localspec.server.responses_items import given_items
 from localspec.server.responses_request import ResponsesRequest
 from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
-from localspec.server.thinking import Effort
+from localspec.server.thinking import asked_variables
 from localspec.server.thinking_budget import thinking_budget
 from localspec.server.tool_names import ToolNames
 from localspec.server.tool_use import openai_tools
@@ -51,11 +51,12 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
         formats={"text.format": _format(body)},
         logprobs=bool(top) or _LOGPROBS in (body.items("include") or ()),
         top_logprobs=top or None,
+        not_used=unused_members(body, "responses"),
     )
     chat = ChatInput(
         messages,
         settings,
-        _template_options(body),
+        asked_variables(body),
         thinking_budget(body, service.engine.model.chat_template),
         openai_tools(_with_choice(body, names), tools),
     )
@@ -82,14 +83,6 @@ def _format(body: Fields) -> Mapping[str, Any] | None:
     if given is None or given.text("type") != "json_schema":
         return given.values if given else None
     return {"type": "json_schema", "json_schema": given.values}
-
-
-def _template_options(body: Fields) -> Mapping[str, Any]:
-    reasoning = body.member("reasoning")
-    effort = reasoning.one_of("effort", EFFORTS) if reasoning else None
-    if effort is None:
-        return {}
-    return {"reasoning_effort": Effort(effort), "enable_thinking": effort != "none"}
 
 
 def _summarizes(body: Fields) -> bool:

@@ -9,7 +9,6 @@ from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.server.constraint import Constraint
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
-from localspec.server.known_members import unused_members
 from localspec.server.logit_bias import Tokenize, logit_bias
 from localspec.server.sampler_order import settings_of_order
 
@@ -45,7 +44,6 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "guided_whitespace_pattern": (),
     "bad_words": ([],),
     "stop_token_ids": ([],),
-    "lora": ([],),
 }
 
 
@@ -74,17 +72,19 @@ def settings_of(
     tokenize: Tokenize,
     *,
     formats: Mapping[str, Mapping[str, Any] | None] = {},
-    not_used: Iterable[str] | None = None,
+    not_used: Iterable[str] = (),
     **given: Any,
 ) -> TextSettings:
     """The settings that a body asks for. given: settings that the protocol has read itself.
 
     tokenize: the model's, for a bias of texts. formats: what the answer is to be in the form of
     OpenAI's `response_format`, by the protocol's member that says so. not_used: what of the request
-    has no effect, where that is not only of this body. A setting that the body
-    leaves out is the `usual` one, else the GGUF's, else the default. Raises ApiError.
+    has no effect, a line for each. A setting that the body leaves out is the `usual` one, else the
+    pair's, else the GGUF's, else the default. Raises ApiError.
     """
     body.refuse(_NOT_HERE)
+    if body.values.get("lora") not in (None, []):
+        raise body.wrong("lora", "left out: adapters are those of --lora, the same for all texts")
     try:
         constraint = Constraint.of(body, formats)
     except InvalidValueError as error:
@@ -136,7 +136,7 @@ def settings_of(
         return replace(
             settings,
             not_enforced=constraint.not_enforced,
-            not_used=(*(unused_members(body) if not_used is None else not_used),),
+            not_used=(*not_used,),
             of_all=constraint.of_all,
         )
     except InvalidValueError as error:

@@ -6,13 +6,13 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from localspec.conversation.thinking import EFFORT
 from localspec.engine.media_marks import without_marks
 from localspec.engine.prompt import written
 from localspec.llama.chat_template import TemplateRefusedError, render
 from localspec.llama.model import Model
 from localspec.server.thinking import Effort, with_switches
 from localspec.server.tool_calls import family_of, for_template
+from localspec.utils.reasoning_levels import EFFORT
 
 log = logging.getLogger("localspec.server")
 

@@ -12,6 +12,7 @@ from localspec.server.embeddings import fitting, require_few, require_short
 from localspec.server.errors import JSON
 from localspec.server.exchange import JsonAnswer, body_of, catalog_of, unless_gone
 from localspec.server.fields import Fields
+from localspec.server.known_members import unused_members
 
 # Options of other servers that would change a ranking, and what they are where they do not.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
@@ -45,6 +46,7 @@ async def _rerank(request: Request) -> Response:
     body.needed("query")
     query, most = body.text("query") or "", body.whole("top_n", 1)
     body.refuse(_NOT_HERE)
+    catalog_of(request).told.log(unused_members(body, "reranking"))
     shown = body.flag("return_text" if is_tei else "return_documents")
 
     def tokens_of(embedder: Embedder, at: int) -> list[int]:

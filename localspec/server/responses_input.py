@@ -12,6 +12,7 @@ from typing import Any
 from localspec.llama.model import MediaReader
 from localspec.server.content_reader import ContentReader
 from localspec.server.fields import Fields
+from localspec.server.log import tell_once
 from localspec.server.stored_responses import StoredResponses
 from localspec.server.template_messages import require_said
 from localspec.server.tool_names import ToolNames
@@ -74,7 +75,7 @@ def _functions(holder: Fields, namespace: str = "") -> Iterator[tuple[str, dict[
             }
             yield namespace, function
         else:
-            log.warning("left out a tool of the type %.40r, which is not known here", kind)
+            tell_once(f"left out a tool of the type {kind!r:.40}, which is not known here")
 
 
 def _items(body: Fields, stored: StoredResponses) -> Iterator[Fields]:
@@ -127,7 +128,7 @@ def _item(item: Fields, names: ToolNames, reader: ContentReader) -> Iterator[Mes
         case "additional_tools":
             pass  # see input_tools
         case _:
-            log.warning("left out an item of the type %.40r, which is not known here", kind)
+            tell_once(f"left out an item of the type {kind!r:.40}, which is not known here")
 
 
 def _output(item: Fields, reader: ContentReader) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import checked_ids, text_tokens
 from localspec.generation_config import GenerationOptions
+from localspec.gguf.lora import LoraFile
 from localspec.server.errors import shutting_down
 from localspec.server.fields import Fields
 from localspec.server.input_processor import InputProcessor
@@ -19,14 +20,12 @@ from localspec.server.metrics import Metrics
 from localspec.server.options import TextSettings, settings_of
 from localspec.server.reply import Reply
 from localspec.server.slot_pool import SlotPool
-from localspec.server.text_log import facts_of, line_of
+from localspec.server.text_log import ToldOnce, facts_of, line_of
 from localspec.server.text_request import TextRequest
 from localspec.server.thinking_budget import NO_BUDGET
+from localspec.server.waiting import waited_for_model
 
 log = logging.getLogger("localspec.server")
-
-# So many members of requests that have no effect are logged.
-_MOST_TOLD = 256
 
 
 @dataclass(slots=True)
@@ -38,7 +37,8 @@ class Service:
     that have none; "": none. template_options: variables for the
     chat template where a request does not say. thinking_budget: the most tokens of
     reasoning where a request does not say; NO_BUDGET: no limit. kept: keeps what slots hold for the
-    next run; None: nothing does. inputs: makes requests of messages and texts.
+    next run; None: nothing does. told: what the log has said of requests. inputs: makes requests of
+    messages and texts.
     """
 
     engine: Engine
@@ -56,9 +56,8 @@ class Service:
     stopping: bool = False
     # Long work that writes no text leaves threads to the requests of others.
     aside: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
+    told: ToldOnce = field(default_factory=ToldOnce)
     inputs: InputProcessor = field(init=False)
-    # What was said of members of requests.
-    _told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.inputs = InputProcessor(
@@ -69,6 +68,11 @@ class Service:
     def name(self) -> str:
         """The model's name in answers."""
         return self.names[0]
+
+    @property
+    def adapters(self) -> Sequence[LoraFile]:
+        """Those that are on in all of its texts."""
+        return self.engine.slots.own.loaded.adapters
 
     def stop(self) -> None:
         """End all texts within one step, each with a proper end of its stream."""
@@ -111,13 +115,13 @@ class Service:
         """The settings that a body asks for, as `options.settings_of`. Raises ApiError."""
         return settings_of(body, self.usual, self.tokens, **given)
 
-    def _news(self, reply: Reply) -> list[str]:
-        """What of a request has no effect; of its members, what the log has not said before."""
-        lines, settings = reply.not_used, reply.asked.settings
-        room = _MOST_TOLD - len(self._told)
-        news = [line for line in settings.not_used if line not in self._told][: max(0, room)]
-        self._told.update(news)
-        return [line for line in lines if line in news or line not in settings.not_used]
+    def _log_unused(self, reply: Reply) -> None:
+        """Log what of a request has no effect; of its members, what was not logged before."""
+        members = reply.asked.settings.not_used
+        self.told.log(members)
+        for line in reply.not_used:
+            if line not in members:
+                log.warning("what is not used of a request: %s", line)
 
     @asynccontextmanager
     async def reply(self, asked: TextRequest, *, is_choice: bool = False) -> AsyncIterator[Reply]:
@@ -129,13 +133,13 @@ class Service:
         async with self.pool.slot_for(asked.prompt, is_choice=is_choice) as pooled:
             if self.stopping and not is_choice:
                 raise shutting_down()
-            waited = time.perf_counter() - began
+            waited = time.perf_counter() - began + (0.0 if is_choice else waited_for_model.get())
             reply = Reply(pooled.slot, asked, lambda: self.stopping, number=pooled.number)
             self.replies[pooled.number] = reply
             for line in () if is_choice else asked.settings.not_enforced:
                 log.warning("what is not enforced of a schema: %s", line)
-            for line in () if is_choice else self._news(reply):
-                log.warning("what is not used of a request: %s", line)
+            if not is_choice:
+                self._log_unused(reply)
             try:
                 yield reply
             finally:

@@ -1,6 +1,5 @@
 """Template messages: OpenAI's messages as a chat template takes them."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +9,7 @@ from localspec.llama.model import MediaReader
 from localspec.server.content_reader import ContentReader
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
-
-log = logging.getLogger("localspec.server")
+from localspec.server.log import tell_once
 
 # Templates know these; `developer` is OpenAI's newer name of `system`.
 _ROLES = {
@@ -79,5 +77,6 @@ def _said(given: Fields, reader: ContentReader) -> tuple[str, str]:
         elif isinstance(thought, str):
             thoughts.append(thought)
         else:
-            log.warning("left out a part of the type %.40r of an answer", part.values.get("type"))
+            kind = part.values.get("type")
+            tell_once(f"left out a part of the type {kind!r:.40} of an answer")
     return "\n".join(texts), "\n".join(thoughts)

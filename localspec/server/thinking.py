@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from localspec.conversation.thinking import EFFORT, EFFORTS, SWITCHES, thinking_variables
+from localspec.conversation.thinking import SWITCHES, thinking_variables
 from localspec.server.fields import Fields
 from localspec.server.thinking_budget import named_budget
+from localspec.utils.reasoning_levels import EFFORT, EFFORTS
 
 # What OpenRouter has beside the effort, and what it is where it changes nothing.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {"exclude": (False,)}
@@ -57,7 +58,7 @@ def with_switches(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def thinking_options(body: Fields) -> Mapping[str, Any]:
-    """The variables that chat completions ask for: in OpenAI's words, and in other servers'.
+    """The variables of how much to reason: in OpenAI's words, and in those of other servers.
 
     `enable_thinking` (vLLM, SGLang) and `thinking` (GLM, Kimi, DeepSeek) switch it, `reasoning`
     (OpenRouter) has a level or a switch. Raises ApiError.
@@ -85,6 +86,15 @@ def thinking_options(body: Fields) -> Mapping[str, Any]:
         switches.append(effort != "none")
     chosen = [switch for switch in switches if switch is not None]
     return {**options, "enable_thinking": chosen[0]} if chosen else options
+
+
+def asked_variables(body: Fields) -> dict[str, Any]:
+    """The variables that a request asks for: `thinking_options`, and those that it names itself.
+
+    Raises ApiError.
+    """
+    given = body.member("chat_template_kwargs")
+    return {**thinking_options(body), **(given.values if given else {})}
 
 
 def _switch_or_member(body: Fields, name: str) -> bool | Fields | None:

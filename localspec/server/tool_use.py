@@ -1,8 +1,6 @@
 """ToolUse: which tools a request offers the model, and whether it must call one."""
 
 import json
-import logging
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,11 +11,6 @@ from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.tool_calls import Tool, by_name
 
-log = logging.getLogger("localspec.server")
-
-# Anthropic's tools that clients run, whose schemas its own models have learnt.
-_OF_CLIENTS = re.compile(r"(bash|text_editor|computer|memory)_\d+")
-
 Choice = Literal["none", "auto", "required"]
 
 
@@ -27,7 +20,8 @@ class ToolUse:
 
     given: as the template takes them, which is OpenAI's shape. choice: whether the model may or
     must call one. name: the one that it must call. allowed: the names of those that it may call;
-    None: all. parallel: whether it may call several at once.
+    None: all. parallel: whether it may call several at once. unseen: tools that the model was not
+    told of; a call of one is passed on all the same, as the client knows what to say to that.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -36,6 +30,7 @@ class ToolUse:
     name: str | None = None
     parallel: bool = True
     allowed: frozenset[str] | None = None
+    unseen: tuple[Tool, ...] = ()
 
     @classmethod
     def of(
@@ -46,11 +41,17 @@ class ToolUse:
         *,
         parallel: bool = True,
         allowed: frozenset[str] | None = None,
+        shown: Iterable[Any] = (),
+        unseen: Iterable[Any] = (),
     ) -> "ToolUse":
-        """The tools in OpenAI's shape. Raises ApiError for what is none."""
+        """The tools in OpenAI's shape. Raises ApiError for what is none.
+
+        shown: those of which the conversation tells the model, and not its template.
+        """
         listed = list(given)
         try:
-            named = by_name(map(Tool.of, listed))
+            named = by_name(map(Tool.of, [*listed, *shown]))
+            every = by_name([*named.values(), *map(Tool.of, unseen)])
         except InvalidValueError as error:
             raise ApiError(400, str(error), param="tools") from error
         chosen = {name} if name is not None else allowed or ()
@@ -68,7 +69,9 @@ class ToolUse:
                 "one with a schema of its arguments",
                 param="tool_choice",
             )
-        use = cls(tuple(named.values()), listed, choice, name, parallel, allowed)
+        tools = tuple(named.values())
+        rest = tuple(every.values())[len(tools) :]
+        use = cls(tools, listed, choice, name, parallel, allowed, rest)
         if use.must_call:
             use.require_readable()
         return use
@@ -95,6 +98,11 @@ class ToolUse:
             return ()
         names = self.allowed if self.name is None else {self.name}
         return tuple(each for each in self.tools if names is None or each.name in names)
+
+    @property
+    def readable(self) -> tuple[Tool, ...]:
+        """The tools whose calls are told from text."""
+        return (*self.callable, *self.unseen) if self.offered else ()
 
     @property
     def not_enforced(self) -> tuple[str, ...]:
@@ -148,33 +156,3 @@ def _name_of(named: object) -> str:
         case {"function": {"name": str(name)}} | {"name": str(name)}:
             return name
     return ""
-
-
-def anthropic_tools(body: Fields) -> ToolUse:
-    """The tools of a body of Anthropic's protocol."""
-    tools = []
-    for tool in body.objects("tools"):
-        schema = tool.values.get("input_schema")
-        if schema is None and _OF_CLIENTS.fullmatch(tool.text("type") or ""):
-            raise tool.wrong("type", "left out, and an input_schema given: no model here knows it")
-        if schema is None:  # a tool that Anthropic's own servers run
-            log.warning("left out the tool %.40r, which has no input_schema", tool.text("name"))
-            continue
-        function = {
-            "name": tool.text("name") or "",
-            "description": tool.text("description") or "",
-            "parameters": schema,
-        }
-        tools.append({"type": "function", "function": function})
-    given = body.member("tool_choice")
-    kind = given.one_of("type", ("auto", "any", "tool", "none")) if given else None
-    parallel = not (given and given.flag("disable_parallel_tool_use"))
-    match kind:
-        case "any":
-            return ToolUse.of(tools, "required", parallel=parallel)
-        case "tool":
-            name = given.text("name") if given else None
-            return ToolUse.of(tools, "required", name or "", parallel=False)
-        case "none":
-            return ToolUse.of(tools, "none")
-    return ToolUse.of(tools, "auto", parallel=parallel)

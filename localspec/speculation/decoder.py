@@ -8,6 +8,7 @@ from localspec.errors import LOST, DrafterMismatchError
 from localspec.sampling.params import SamplerState
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
+from localspec.speculation.aside import Aside
 from localspec.speculation.draft import NOTHING, ROOT, Draft, require_known, require_tree
 from localspec.speculation.drafter import Limit, proposal, ready_for
 from localspec.speculation.drawing_ahead import DrawingAhead
@@ -147,6 +148,12 @@ class Decoder:
         flow, self._flow, self._requested = self._flow, None, None
         if flow is not None:
             flow.close()
+            self._followers.catch_up()
+
+    def tell_drafters(self) -> None:
+        """Tell the drafters what they would be told with the next step, as none may follow."""
+        if self._flow is not None:
+            self._followers.catch_up()
 
     def _passes(self, max_tokens: int) -> Generator[Pass | None, Scores, None]:
         """Yield the passes of the text, and None whenever `receive` shall return."""
@@ -213,8 +220,10 @@ class Decoder:
         """Run one target pass and commit 1 to `remaining` tokens, but not more than `most`."""
         began, draft_seconds = self.clock(), self.stats.seconds.draft
         with self._timing("draft"):
-            decision, proposed = yield from self._propose(remaining, hurried=hurried)
+            limit = self._limit(remaining, hurried=hurried)
+            decision, proposed = yield from self._propose(limit)
             draft = self._verified_part(proposed)
+            aside = Aside(lambda: self._look(limit)) if self.policy.rests else None
         self._followers.begin_step()
         with self._timing("verify"):
             for missing in self.target.catch_up():
@@ -223,10 +232,14 @@ class Decoder:
             # Those of this pass, and of the next draft and its pass.
             self.sampler.foresee(range(len(self.text), len(self.text) + 2 * (len(draft) + 1)))
             drawing = self._drawing_ahead(decision, draft, remaining - len(draft) - 1)
+            layers = self._followers.layers
             scores = yield draft_pass(
-                self.target, pending, draft, self._followers.layers, drawing.passes
+                self.target, pending, draft, layers, drawing.passes, aside=aside
             )
             ahead = drawing.end()
+        if aside:
+            with self._timing("draft"):
+                aside.end()
         only_sampled = self.rule.same_text
         rows = TargetRows(draft, scores, self.sampler, self.prefix, only_sampled=only_sampled)
         verdict = self.rule.verify(draft, rows, len(self.text), self.sampler.randomness)
@@ -265,9 +278,9 @@ class Decoder:
         self.stats.add_plain(len(tokens), self.policy.plain_time(step))
         self._accepted, self._emissions = accepted, emissions
 
-    def _propose(self, remaining: int, *, hurried: bool) -> Passes[tuple[Decision, Draft]]:
+    def _limit(self, remaining: int, *, hurried: bool) -> Limit:
         # A pass gives one token more than its draft, so the last token needs no draft.
-        limit = Limit(
+        return Limit(
             min(self.most() if self.most else remaining, remaining, self.target.most_kept) - 1,
             self.prefix,
             self.sampler,
@@ -277,7 +290,15 @@ class Decoder:
             branches=self.target.branches,
             left=remaining,
             takes_back=self.target.takes_back,
+            catch_up=self._followers.catch_up,
         )
+
+    def _look(self, limit: Limit) -> None:
+        """What a step that rests leaves until its pass is computed."""
+        self._followers.catch_up()
+        self.policy.look(limit)
+
+    def _propose(self, limit: Limit) -> Passes[tuple[Decision, Draft]]:
         decision = self.policy.decide(limit)
         if not decision.drafter:
             return PLAIN_STEP, NOTHING
@@ -366,4 +387,5 @@ class Decoder:
         self.prefix = rows.prefix_behind(path, tokens[-1])
         drawn_from = rows.drawn_from(path)
         with self._timing("draft"):
-            self._followers.observe(tokens, decision.drafter, accepted, drawn_from)
+            late = self.policy.rests
+            self._followers.observe(tokens, decision.drafter, accepted, drawn_from, late=late)

@@ -40,6 +40,8 @@ class Limit:
     takes_back: of how many drafted tokens the target's cache can forget any without evaluating the
         accepted ones again; None: of all.
     from_end: whether the drafter reads only the end of a long prompt; see `Traits.end`.
+    catch_up: tells the drafters of steps of which they were not told yet; a policy calls it before
+        it asks them.
     """
 
     depth: int
@@ -53,6 +55,7 @@ class Limit:
     left: int | None = None
     takes_back: int | None = None
     from_end: bool = False
+    catch_up: Callable[[], None] = lambda: None
 
     @property
     def tokens_left(self) -> int:

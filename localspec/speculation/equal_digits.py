@@ -1,7 +1,7 @@
 """Equal digits: which passes of a model give a token logits of the same bits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -33,6 +33,11 @@ class EqualDigits:
     def by_width(self) -> bool:
         """Whether all widths tried gave equal logits."""
         return len(self.groups) == 1
+
+    def with_one_row_apart(self) -> "EqualDigits":
+        """Return the same, but that passes of one row agree with no others."""
+        others = (tuple(width for width in group if width != 1) for group in self.groups)
+        return replace(self, groups=((1,), *filter(None, others)))
 
     def __str__(self) -> str:
         """One line: whether drafts, which make passes wider, change digits of the scores."""

@@ -26,6 +26,8 @@ class Followers:
         # The drafters that read hidden rows of this text, and those that read them in this step.
         self._readers: list[HiddenReader] = []
         self._reading: list[HiddenReader] = []
+        # What cheap drafters are told later.
+        self._untold: list[tuple[Drafter, Outcome]] = []
 
     def choose(self, text: Sequence[int], shared: int) -> int:
         """Choose who follows a text and who reads it; return how many tokens all readers know.
@@ -56,15 +58,32 @@ class Followers:
         drafter: Drafter | None,
         accepted: int,
         drawn_from: Sequence[Distribution],
+        *,
+        late: bool = False,
     ) -> None:
         """Tell all of them what a step committed.
 
-        accepted: how many of the tokens, from the first on, `drafter` proposed.
+        accepted: how many of the tokens, from the first on, `drafter` proposed. late: whether the
+        cheap ones are told by `catch_up`.
         """
+        if late:
+            # What is told later must outlast the next decode.
+            drawn_from = [each.shortlist() for each in drawn_from]
+        else:
+            self.catch_up()
         for each in self._policy.drafters:
-            own = accepted if each is drafter else 0
-            with self._unless_lost(each):
-                each.observe(Outcome(tokens, own, drawn_from))
+            outcome = Outcome(tokens, accepted if each is drafter else 0, drawn_from)
+            if late and each.traits.cheap:
+                self._untold.append((each, outcome))
+            else:
+                with self._unless_lost(each):
+                    each.observe(outcome)
+
+    def catch_up(self) -> None:
+        """Tell the drafters what they were not told yet."""
+        untold, self._untold = self._untold, []
+        for drafter, outcome in untold:
+            drafter.observe(outcome)
 
     def begin_step(self) -> None:
         """Choose who reads the rows of the next step."""

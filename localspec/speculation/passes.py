@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.speculation.aside import Aside
 from localspec.speculation.draft import NOTHING, Draft
 
 _Result = TypeVar("_Result")
@@ -67,6 +68,7 @@ class Pass:
     encode: bool = False
     layer_offset: int = 0
     meanwhile: "Passes[None] | None" = None
+    aside: Aside | None = None
 
     @property
     def draft(self) -> Draft:
@@ -116,11 +118,22 @@ def draft_pass(
     draft: Draft,
     hidden: tuple[int, ...] = (),
     meanwhile: "Passes[None] | None" = None,
+    *,
+    aside: Aside | None = None,
 ) -> Pass:
-    """The pass that scores the pending token and a draft. meanwhile: see Pass."""
+    """The pass that scores the pending token and a draft. meanwhile, aside: see Pass."""
     tokens = (pending, *draft.tokens)
     count = len(tokens)
-    return Pass(sequence, tokens, len(draft), draft.parents, count, hidden, meanwhile=meanwhile)
+    return Pass(
+        sequence,
+        tokens,
+        len(draft),
+        draft.parents,
+        count,
+        hidden,
+        meanwhile=meanwhile,
+        aside=aside,
+    )
 
 
 # Computes one pass: `direct`, or a scheduler that puts passes of several texts into one decode.

@@ -128,6 +128,22 @@ class Policy(Protocol):
         """Decide about the next step. limit: as for the drafter, but its depth may be 0."""
         ...
 
+    @property
+    def rests(self) -> bool:
+        """Whether the last decision needed no drafter, and all texts wait for what follows it.
+
+        Then cheap drafters are told of the step while the pass of the next one is computed, or
+        before that if the next decision needs them (`Limit.catch_up`).
+        """
+        ...
+
+    def look(self, limit: Limit) -> None:
+        """Ask the drafters for the next decision, while the pass of a step that rests is computed.
+
+        limit: of that step.
+        """
+        ...
+
     def padded(self, rows: int) -> int:
         """The number of rows to which a pass over `rows` rows is padded."""
         ...

@@ -17,6 +17,12 @@ def host_memory() -> int:
     return min([psutil.virtual_memory().available, *_container(), *_process()])
 
 
+def installed_memory() -> int:
+    """Return the bytes of main memory, of the container where that has a limit."""
+    limits = [read_file(group / "memory.max") for group in group_folders()]
+    return min([psutil.virtual_memory().total, *(int(each) for each in limits if each.isdecimal())])
+
+
 def spare_memory() -> int:
     """Return those free bytes that hold nothing of this process.
 

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedWriter
 from itertools import count
@@ -125,7 +125,7 @@ def written_whole(path: Path, *, keep: bool = True) -> Iterator[Path]:
 
     keep: False deletes it in any case. What a killed process left of an earlier try is deleted.
     """
-    _delete_parts_of_the_dead(path)
+    delete_parts_of_the_dead(path.parent.glob(f".{glob.escape(path.name)}.*.part"))
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     with _renamed_at_end(part, path if keep else None):
         yield part
@@ -143,14 +143,14 @@ def _renamed_at_end(part: Path, path: Path | None) -> Iterator[None]:
             part.unlink(missing_ok=True)
 
 
-def _delete_parts_of_the_dead(path: Path) -> None:
-    """Delete temporary files of processes that are gone; those of living ones stay."""
-    left = [*path.parent.glob(f".{glob.escape(path.name)}.*.part")]
+def delete_parts_of_the_dead(parts: Iterable[Path]) -> None:
+    """Delete those of temporary files whose process is gone: `NAME.PROCESS.SUFFIX`."""
+    left = [*parts]
     if not left:
         return
     import psutil  # takes longer than most callers need altogether
 
     for part in left:
-        process = part.name.removesuffix(".part").rpartition(".")[2]
+        process = part.stem.rpartition(".")[2]
         if process.isdecimal() and not psutil.pid_exists(int(process)):
             part.unlink(missing_ok=True)

@@ -47,6 +47,7 @@ def record(
         "flash_attention": None,
         "ubatch": None,
         "rope": "",
+        "adapters": [],
         "sampling": {},
     }
     return {

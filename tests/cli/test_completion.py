@@ -101,6 +101,10 @@ def test_the_command_index_is_up_to_date() -> None:
         (click.Option(["--set"], metavar="a|b,..."), {"words": ["a", "b"], "kind": "list"}),
         (click.Argument(["value"], required=False), {"kind": "setting"}),
         (click.Option(["--draft"], metavar="auto|NAME"), {"words": ["auto"], "kind": "models"}),
+        (
+            click.Option(["--lora"], metavar="FILE[:SCALE]|none"),
+            {"words": ["none"], "kind": "files"},
+        ),
         (click.Option(["--kind"], type=click.Choice(["A", "b"])), {"words": ["A", "b"]}),
         (click.Option(["--on/--off"]), {"flag": True}),
     ],

@@ -119,18 +119,25 @@ def test_every_pair(disk: HubDisk, tmp_path: Path) -> None:
     write_pairs(
         tmp_path,
         f'[pairs.mine]\ntarget = "{REPO}"\ndrafter = "zoo/none-GGUF"\nnote = "Trying."\n'
-        '[pairs.none]\ntarget = "zoo/none-GGUF"\nsizes = { Q8_0 = 9.5 }\n',
+        '[pairs.none]\ntarget = "zoo/none-GGUF"\nsizes = { Q8_0 = 9.5 }\n'
+        '[pairs.huge]\ntarget = "zoo/huge-GGUF"\nsizes = { Q8_0 = 900000 }\n'
+        '[pairs.unknown]\ntarget = "zoo/unknown-GGUF"\n',
     )
     done = run(tmp_path, "--all")
     assert done.code == 0, done.err
     rows = {row.split()[0]: row for row in done.out.splitlines()}
     assert "target only" in rows["mine"] and rows["mine"].endswith("Trying.")
     assert rows["none"].split()[1:4] == ["no", "9.50", "GB"]
-    assert rows["terminal"].split()[1:4] == ["yes", "12.1", "MB"]
+    assert rows["terminal"].split()[1:5] == ["yes", "12.1", "MB", "yes"]
+    assert rows["huge"].split()[4] == "no" and rows["unknown"].split()[1:4] == ["no", "-", "-"]
+    assert "memory that are free; tight: without the drafter" in done.err
     record = json.loads(run(tmp_path, "--all", "--json").out)
     [mine] = [pair for pair in record["pairs"] if pair["name"] == "mine"]
     assert mine["drafter"] == "zoo/none-GGUF" and mine["files"]["drafter"] is None
     assert mine["files"]["target"].endswith("tiny-Q8_0.gguf")
+    fits = {pair["name"]: (pair["fits"], pair["needed"]) for pair in record["pairs"]}
+    assert mine["fits"] == "yes" and mine["needed"] > bundled().target.stat().st_size
+    assert fits["huge"][0] == "no" and fits["huge"][1] > 9e14 and fits["unknown"] == (None, None)
 
 
 @pytest.fixture

@@ -479,10 +479,10 @@ def test_bars_on_a_terminal(shell: Shell) -> None:
 
 
 def generated_on_terminal(
-    shell: Shell, answer: bytes, model: str = "snake:q8_0", **environment: str
+    shell: Shell, answer: bytes, model: str = "snake:q8_0", *more: str, **environment: str
 ) -> tuple[int, str]:
     """`localspec run` of a pair on a terminal, with an answer to its question."""
-    arguments = ("generate", "-m", model, "def f(", "-n", "4", "--threads", "1")
+    arguments = ("generate", "-m", model, "def f(", "-n", "4", "--threads", "1", *more)
     env = shell.environment | {"TERM": "dumb"} | environment
     code, shown = on_terminal(*arguments, env=env, answer=answer, after=b"[y/N]")
     return code, shown.replace("\r\n", "\n")
@@ -510,6 +510,17 @@ def test_a_pair_that_is_not_here_is_fetched_where_the_user_agrees(shell: Shell) 
     assert shell.hub.sent == BOTH
     code, shown = generated_on_terminal(shell, b"")
     assert code == 0 and "[y/N]" not in shown
+
+
+@posix
+def test_an_offered_fetch_has_the_drafter_that_is_asked_for(shell: Shell) -> None:
+    for draft, refusal in (("nowhere.gguf", "nowhere.gguf"), ("none,suffix", "something else")):
+        code, shown = generated_on_terminal(shell, b"y\n", "snake", "--draft", draft)
+        assert code in (2, 3) and refusal in shown and "[y/N]" not in shown
+    assert shell.hub.requests == []
+    code, shown = generated_on_terminal(shell, b"y\n", "snake", "--draft", "none")
+    assert code == 0 and "[y/N]" in shown
+    assert shell.hub.sent == TARGET_SIZE
 
 
 def test_warnings_of_huggingface_hub_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,6 +195,15 @@ def test_a_drafter_is_not_used_for_another_model_than_its_own(
     assert "draft: lookup" in cli(*ASK, "-m", str(BUNDLED)).err
 
 
+def parsed(name: str, *others: str) -> dict[str, Any]:
+    """What a command is given where the settings say the rest."""
+    parent = click.Context(commands, help_option_names=["-h", "--help"])
+    command = commands.get_command(parent, name)
+    assert command is not None
+    defaults: Any = CommandDefaults(name, Settings())
+    return command.make_context(name, list(others), parent, default_map=defaults).params
+
+
 @pytest.mark.parametrize(
     ("arguments", "model", "draft"),
     [
@@ -214,14 +223,9 @@ def test_each_command_takes_what_suits_it(
     file: Path, arguments: list[str], model: str | None, draft: str | None
 ) -> None:
     file.write_text('model = "one"\ndraft = "suffix,small"\nctx = 512\n')
-    name, *others = arguments
-    parent = click.Context(commands, help_option_names=["-h", "--help"])
-    command = commands.get_command(parent, name)
-    assert command is not None
-    defaults: Any = CommandDefaults(name, Settings())
-    params = command.make_context(name, others, parent, default_map=defaults).params
+    params = parsed(*arguments)
     assert (params["model"], params["draft"]) == (model, draft)
-    assert params.get("context") == (512 if name in ("chat", "plan") else None)
+    assert params.get("context") == (512 if arguments[0] in ("chat", "plan") else None)
 
 
 @pytest.mark.parametrize(
@@ -242,12 +246,7 @@ def test_sampling_is_set_for_what_writes_texts(
     file: Path, arguments: list[str], temperature: float | None
 ) -> None:
     file.write_text("temperature = 0.25\n")
-    name, *others = arguments
-    parent = click.Context(commands, help_option_names=["-h", "--help"])
-    command = commands.get_command(parent, name)
-    assert command is not None
-    defaults: Any = CommandDefaults(name, Settings())
-    params = command.make_context(name, others, parent, default_map=defaults).params
+    params = parsed(*arguments)
     assert params.get("temperature") == temperature
 
 
@@ -260,9 +259,35 @@ def test_sampling_reaches_the_text(cli: Run, file: Path, monkeypatch: pytest.Mon
     # The last one is the GGUF's or the default.
     usual = SamplingParams.for_model(read_header(BUNDLED).metadata).min_p
     assert [sampling[name] for name in names] == [0.25, 9, 0.75, pytest.approx(usual)]
+    (file.parent / "models.toml").write_text(
+        f"[pairs.mine]\ntarget = '{BUNDLED}'\nsampling = {{ top_k = 3, min_p = 0.25 }}\n"
+    )
+    sampling = cli(*ASK, "-m", "mine", "--json").record["recipe"]["sampling"]
+    assert [sampling[name] for name in names] == [0.25, 9, 0.5, 0.25], "a setting, then the pair"
     for name, value in (("temperature", "-1"), ("top_p", "0"), ("min_p", "2"), ("top_k", "0.5")):
         refused = cli("config", "set", name, value)
         assert refused.code == 2 and f"the value of {name} is" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("setting", "most"),
+    [
+        ("temperature=150", " and at most 100"),
+        ("top_k=99999999999", " and at most 2147483647"),
+        ("repeat_penalty=1e999", ""),
+        ("repeat_penalty=1" + "0" * 400, ""),
+    ],
+)
+def test_what_no_text_could_be_drawn_with_is_not_set(
+    cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch, setting: str, most: str
+) -> None:
+    """It would be refused by every command from then on."""
+    name, _, value = setting.partition("=")
+    refused = cli("config", "set", name, value)
+    assert refused.code == 2 and f"the value of {name} is" in refused.err
+    assert f"{most}\n" in refused.err and not file.exists()
+    monkeypatch.setenv(f"LOCALSPEC_{name.upper()}", value)
+    assert cli(*ASK).code == 2
 
 
 def test_audit_scores_the_model_that_wrote_the_text(cli: Run, file: Path) -> None:

@@ -76,6 +76,28 @@ def test_all_of_a_pair(tmp_path: Path, own_model: Model) -> None:
     assert shown["EOS"] == "2 '<|im_end|>', not added"
 
 
+def test_the_sampling_and_whose_each_value_is(tmp_path: Path) -> None:
+    """The option is whose command it is; else a setting, the pair, the GGUF, the default."""
+    pair = "target = 'bundled:terminal-9m-q8_0.gguf'\nsampling = { top_k = 20, top_p = 0.9 }\n"
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "models.toml").write_text(f"[pairs.mine]\n{pair}")
+    (tmp_path / "home" / "config.toml").write_text("top_p = 0.5\n")
+    shown = rows(run(tmp_path, "mine").out)["sampling"]
+    own = facts_of(bundled().target).header.metadata["general.sampling.temp"]
+    gguf = f"temperature {own:g} (the GGUF)"
+    assert shown == f"{gguf}; top_k 20 (pair mine); top_p 0.5 (config.toml); min_p 0.05 (default)"
+    record = json.loads(run(tmp_path, "mine", "--json").out)
+    assert record["pair"]["sampling"] == {"top_k": 20, "top_p": 0.9}
+    assert record["sampling"]["top_p"] == {"value": 0.5, "source": "config.toml"}
+    assert record["sampling"]["top_k"] == {"value": 20, "source": "pair mine"}
+
+
+def test_of_a_pair_that_was_not_fetched_its_own_sampling_is_shown(tmp_path: Path) -> None:
+    done = run(tmp_path, "qwen3-8b")
+    values = "temperature 0.6, top_k 20, top_p 0.95, min_p 0, presence_penalty 1.5"
+    assert rows(done.out)["sampling"] == f"{values} (pair qwen3-8b)"
+
+
 def test_json_agrees_with_the_loaded_model(tmp_path: Path, own_model: Model) -> None:
     record = json.loads(run(tmp_path, str(bundled().target), "--json").out)
     assert record["pair"] is None and record["drafter"] is None

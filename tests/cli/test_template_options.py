@@ -40,6 +40,21 @@ def test_a_level_of_reasoning_reaches_the_template(generate: Run, leveled: str) 
     assert low != high and len(low) > len(plain) < len(high)
 
 
+def test_a_level_that_the_template_refuses_names_those_that_it_takes(
+    generate: Run, tmp_path: Path
+) -> None:
+    picky = "{% if reasoning_effort not in ('low', 'max') %}{{ raise_exception('no') }}{% endif %}"
+    model = str(write_tiny(tmp_path / "picky.gguf", "llama", template=picky + LEVELS))
+    prompt_of(generate, model, "--reasoning-effort", "max")
+    done = generate("-m", model, "abc", "-n", "1", "--reasoning-effort", "xhigh")
+    assert done.code == 2
+    assert "takes no reasoning_effort xhigh; it takes low, max\n" in done.err
+    no = "{{ raise_exception('no') }}"
+    refused = str(write_tiny(tmp_path / "refused.gguf", "llama", template=no))
+    done = generate("-m", refused, "abc", "-n", "1", "--reasoning-effort", "xhigh")
+    assert done.code == 2 and "it takes" not in done.err
+
+
 def test_with_a_switch_alone_a_level_is_on_or_off(generate: Run, tmp_path: Path) -> None:
     model = str(write_tiny(tmp_path / "switch.gguf", "llama", template=QWEN3))
     off = prompt_of(generate, model, "--no-think")

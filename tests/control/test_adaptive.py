@@ -238,6 +238,20 @@ def test_a_plain_step_is_taken_now_and_then(clock: FakeClock) -> None:
     assert len(measured) == 3 and measured[-1] < 16
 
 
+def test_plain_passes_that_become_quicker_are_noticed(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program has used the memory, which drafted passes need no more of than plain ones."""
+    machine = Machine(clock, "gpu")
+    steps = machine.steps(machine.policy(CostlyDrafter(clock, coin(0.35))))
+    assert sum(step.verified > 0 for step, _ in itertools.islice(steps, 500)) > 450
+    monkeypatch.setitem(CURVES, "gpu", [0.0, 0.5, *CURVES["gpu"][2:]])
+    began, tokens = clock.now, 0
+    while tokens < 1000:
+        tokens += len(next(steps)[0].tokens)
+    assert clock.now - began < 1.1 * 0.5 * tokens
+
+
 # What plain steps would have taken.
 
 

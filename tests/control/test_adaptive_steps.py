@@ -272,6 +272,13 @@ def test_what_a_draft_beside_another_text_is_charged() -> None:
     charged = 0.02 * plain - 0.125 - 0.25
     assert own.budget.loss_budget.available(0.0) - before == pytest.approx(charged)
     assert other.budget is own.budget
+    # Nor is what it takes to decide, beside a draft or padding.
+    before = own.budget.loss_budget.available(0.0)
+    policy._passes.take_lost = lambda: 0.0  # type: ignore[method-assign]
+    share = 1.2 / 3
+    policy.learn(Step((), 0, 1, (5,), share + 0.4, 0.4, 0, (2,), 1.2, share))
+    charged = 1.02 * plain - share
+    assert own.budget.loss_budget.available(0.0) - before == pytest.approx(charged)
 
 
 def test_long_rounds_are_charged_to_all_up_to_twice_what_was_expected() -> None:
@@ -353,20 +360,30 @@ def test_a_rest_is_a_plain_step_that_all_know_of() -> None:
 @pytest.mark.parametrize("texts", [1, 2])
 def test_who_may_not_rest_decides(texts: int) -> None:
     """A row for a copy costs a tenth of a plain pass, deciding alone two; beside others all would
-    be asked too.
+    be asked too, and it looks once its pass is computed.
     """
     own = shares(texts)[0]
     policy = policy_of(CheapDrafter(lambda: 0, lambda: True), share=own)
     candidate = policy.candidates[0]
     rows, rested = list[float](), list[object]()
-    candidate.may_rest = lambda _limit, row=1.0: bool(rows.append(row)) or len(rows) > 1  # type: ignore[method-assign, func-returns-value]
+    candidate.has_likely_copy = lambda _limit, row=1.0, place=1: (
+        bool(rows.append(row)) or len(rows) == 1
+    )  # type: ignore[method-assign, func-returns-value]
     candidate.rest = rested.append  # type: ignore[method-assign]
-    for _ in range(2):
+    rests = list[bool]()
+    for _ in range(3):
         own._in_vain, own._company = 99, texts - 1
         own._alone.takes, own._alone._gain = 0.2, -0.2
         policy.decide(LIMIT)
-    assert rows == [pytest.approx(0.3 if texts == 1 else 1.0)] * 2
-    assert len(rested) == 1
+        rests.append(policy.rests)
+        if policy.rests:
+            policy.look(LIMIT)
+    if texts == 1:
+        assert rows == [pytest.approx(0.3)] * 3
+        assert len(rested) == 2 and rests == [False] * 3
+    else:
+        assert rows == [pytest.approx(1.0)] * 2
+        assert len(rested) == 2 and rests == [True, False, True]
 
 
 def test_the_first_that_drafts_plans_for_all_and_has_all_asked() -> None:

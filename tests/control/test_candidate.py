@@ -201,11 +201,11 @@ def test_a_cheap_draft_is_as_long_as_it_is_and_is_scored_though_another_is_taken
 def test_it_rests_where_nothing_may_be_drafted() -> None:
     candidate = cheap(1, 1)
     candidate.acceptance_rates.learn(0, True)
-    assert candidate.may_rest(LIMIT.to(0))
-    assert not candidate.may_rest(LIMIT)
-    assert not candidate.may_rest(LIMIT), "it was not asked yet"
+    assert not candidate.has_likely_copy(LIMIT.to(0))
+    assert candidate.has_likely_copy(LIMIT)
+    assert candidate.has_likely_copy(LIMIT), "it was not asked yet"
     candidate.survivals(LIMIT)
-    assert candidate.may_rest(LIMIT)
+    assert not candidate.has_likely_copy(LIMIT)
 
 
 def test_confidence_is_learnt_of_the_tokens_of_its_own_draft() -> None:

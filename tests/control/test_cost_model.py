@@ -270,6 +270,62 @@ def test_how_often_a_plain_step_measures_what_plain_steps_cost() -> None:
     assert (first(1), first(2)) == (256, 256)
 
 
+def test_the_less_drafts_save_the_sooner_a_plain_step_measures_what_plain_steps_cost() -> None:
+    costs = PassCosts({1: 10.0, 8: 30.0})
+    learn(costs, 1, 10.0)
+
+    def first(speed: float, texts: int = 1) -> int:
+        return next(n for n in range(999) if costs.is_plain_due(n, texts, speed, alone=texts == 1))
+
+    assert [first(speed) for speed in (0.5, 1.0, 1.1, 9.0)] == [32, 32, 70, 256]
+    assert first(1.0, 2) == 256
+
+
+def between_drafts(plain: float, varies: float = 1.0, rare: int = 8) -> PassCosts:
+    """After runs of drafted passes with a plain one in between, a plain one takes so long.
+
+    varies: how many times as long every fourth pass takes as the others. rare: the passes of a run.
+    """
+    costs = PassCosts({1: 10.0, 8: 30.0})
+    learn(costs, 1, 10.0, 9)
+    for took in (10.0, 10.0, 10.0, plain):
+        for number in range(rare):
+            costs.learn(8, 30.0 * (varies if number % 4 == 1 else 1.0))
+        costs.learn(1, took)
+    learn(costs, 8, 30.0, 4)
+    return costs
+
+
+def test_plain_passes_of_which_three_between_drafts_were_quicker_have_become_quicker() -> None:
+    costs = between_drafts(5.0)
+    # The next ones come soon.
+    assert not costs.is_plain_due(3, alone=True) and costs.is_plain_due(4, alone=True)
+    for seconds in (6.0, 5.0):
+        assert costs.unpadded(1) == pytest.approx(10.0)
+        costs.learn(1, seconds)
+        learn(costs, 8, 30.0, 4)
+    assert [costs.unpadded(rows) for rows in (1, 8)] == pytest.approx([6.0, 30.0])
+    assert not costs.is_plain_due(4, alone=True)
+
+
+def test_a_plain_pass_as_long_as_before_ends_the_doubt() -> None:
+    costs = between_drafts(5.0)
+    for seconds in (5.0, 10.0, 5.0):
+        costs.learn(1, seconds)
+        learn(costs, 8, 30.0, 4)
+    assert costs.unpadded(1) == pytest.approx(10.0)
+    assert not costs.is_plain_due(4, alone=True)
+
+
+@pytest.mark.parametrize(
+    ("plain", "varies", "rare"),
+    [(6.0, 0.5, 8), (9.2, 1.0, 8), (5.0, 1.0, 7)],
+    ids=["as other passes now and then", "hardly quicker", "measured often"],
+)
+def test_what_does_not_let_plain_passes_be_doubted(plain: float, varies: float, rare: int) -> None:
+    assert not between_drafts(plain, varies, rare).is_plain_due(4, alone=True)
+
+
 def test_decodes_wider_than_a_profile_are_learnt_in_this_run_alone() -> None:
     run = measure(PassCosts({1: 10.0, 32: 72.0}), {1: 10.0, 40: 100.0})
     assert run.knows(40) and run.unpadded(40) == pytest.approx(100.0)

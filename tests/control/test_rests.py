@@ -9,13 +9,14 @@ from localspec.bench.experiments.simulated_drafter import COSTS, SimulatedDrafte
 from localspec.bench.experiments.simulated_users import MakePolicy, SimulatedUsers, auto, plain
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
+from localspec.control.deciding import Deciding
 from localspec.control.explanation import Explanation
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.pass_costs import PassCosts
 from localspec.control.row_budget import RowBudget, RowShare
 from localspec.drafters.suffix import Suffix
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.speculation.policy import Step
 
 USELESS = User(0.02)
@@ -92,6 +93,20 @@ def test_several_texts_rest_until_deciding_takes_half_a_percent_of_all(
     asked = asked_in(shares(4), 12000, deciding)
     assert set(asked) == {0, 4}
     assert asked[-3 * (rests + 1) :].count(4) == 3
+
+
+def test_dear_decisions_in_vain_are_few_where_all_wait_for_them() -> None:
+    """Four in a row, then only one for every twenty to forty rounds; alone there are more."""
+    beside, alone = Deciding(beside=True), Deciding()
+    for _ in range(4):
+        for each in (beside, alone):
+            each.learn(0.8, -0.8, drafted=False)
+    assert beside.rests > 100
+    assert alone.rests < 15
+    for _ in range(200):
+        for each in (beside, alone):
+            each.learn(0.8, -0.8, drafted=False)
+    assert (beside.rests, alone.rests) == (128, 32)
 
 
 def test_several_texts_rest_no_longer_while_deciding_gains() -> None:
@@ -233,17 +248,72 @@ def with_copies(monkeypatch: pytest.MonkeyPatch, users: int = 5) -> SimulatedUse
     return SimulatedUsers(COSTS["GPU"], copies, auto, asking=asking).run(60)
 
 
-@pytest.mark.parametrize("users", [1, 5])
-def test_a_copy_is_drafted_in_the_round_in_which_it_is_found(
-    users: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("users", "rounds"), [(1, 1), (5, 2)])
+def test_a_copy_that_is_found_in_a_rest_is_drafted(
+    users: int, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In that round, or in the next one where others would have waited for looking."""
     simulated, counted = with_copies(monkeypatch, users), Counted(monkeypatch)
     counted.go_to_a_rest(simulated)
     # The next round would rest as well.
     for writer in simulated.writers:
         writer.drafter.found = True  # type: ignore[attr-defined]
-    simulated.step()
-    assert any(len(writer.draft) for writer in simulated.writers)
+        rates = writer.policy.candidates[0].acceptance_rates  # type: ignore[attr-defined]
+        monkeypatch.setattr(rates, "chances", lambda depth: [0.9] * depth)
+    drafted = []
+    for _ in range(rounds):
+        simulated.step()
+        drafted.append(any(len(writer.draft) for writer in simulated.writers))
+    assert drafted == [False] * (rounds - 1) + [True]
+
+
+class Lying:
+    """A drafter that finds a copy at every third place, which it calls likely and which is wrong.
+
+    length: of the copies. reading, seconds: nothing takes time.
+    """
+
+    name = "lying"
+
+    def __init__(self, length: int) -> None:
+        self.place, self.length, self.reading = 0, length, 0.0
+        self.traits = Traits(cheap=True, chances=self.chances)
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        pass
+
+    def chances(self, limit: Limit) -> list[float]:
+        return [0.9] * (min(self.length, limit.depth) if self.place % 3 == 0 else 0)
+
+    def propose(self, limit: Limit) -> Draft:
+        return Draft([0] * len(self.chances(limit)))
+
+    def observe(self, outcome: Outcome) -> None:
+        self.place += len(outcome.tokens)
+
+    def seconds_of(self, texts: Sequence[int]) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("length", [1, 2, 8])
+@pytest.mark.parametrize("users", [2, 4])
+def test_copies_that_look_likely_and_never_are_wake_no_text_for_long(
+    users: int, length: int
+) -> None:
+    """What waking costs is bounded as what asking costs: here the tenth of a decode."""
+
+    def lying(_: SimulatedDrafter, costs: CostModel, share: RowShare) -> AdaptivePolicy:
+        return AdaptivePolicy([Lying(length)], costs, clock=lambda: 0.0, rows=share)
+
+    def speed(make: Any, asking: float) -> float:
+        simulated = SimulatedUsers(COSTS["GPU"], [USELESS] * users, make, asking=asking)
+        for writer in simulated.writers if asking else ():
+            writer.drafter = writer.policy.drafters[0]  # type: ignore[assignment]
+        for _ in range(600):
+            simulated.step()
+        return min(each.tokens for each in simulated.writers) / simulated.rounds.seconds
+
+    assert speed(lying, ASKING) > 0.95 * speed(plain, 0.0)
 
 
 def test_a_text_alone_is_asked_about_a_copy_as_soon_as_its_row_may_pay() -> None:
@@ -253,9 +323,9 @@ def test_a_text_alone_is_asked_about_a_copy_as_soon_as_its_row_may_pay() -> None
     candidate._first_chance, candidate.acceptance_rates.chances = 0.0, lambda depth: [0.3] * depth
     candidate.drafter.propose = lambda limit: Draft([1] * limit.depth)
     limit = users.writers[0].limit()
-    assert not candidate.may_rest(limit, 0.02)
-    assert candidate.may_rest(limit, 0.8)
-    assert candidate.may_rest(limit)
+    assert candidate.has_likely_copy(limit, 0.02)
+    assert not candidate.has_likely_copy(limit, 0.8)
+    assert not candidate.has_likely_copy(limit)
 
 
 def test_a_likely_copy_in_a_rest_makes_no_trial_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +355,7 @@ def test_a_trial_is_due_as_soon_as_if_all_rounds_were_asked() -> None:
     candidate = writer.policy.candidates[0]  # type: ignore[attr-defined]
     candidate.end_trial(paid=False)
     for _ in range(2):
-        assert candidate.may_rest(writer.limit())
+        assert not candidate.is_shown_for_trial
         candidate.rest([])
     assert candidate.is_trial_due()
     candidate.end_trial(paid=False)
@@ -309,10 +379,10 @@ def test_a_head_that_is_shown_a_row_for_a_trial_may_not_rest() -> None:
     writer = SimulatedUsers(COSTS["GPU"], [USELESS] * 2, auto).writers[0]
     candidate = writer.policy.candidates[0]  # type: ignore[attr-defined]
     candidate._stopped, candidate.is_shown = True, False
-    assert candidate.may_rest(writer.limit())
+    assert not candidate.is_shown_for_trial
     candidate.rest([])
     candidate.is_shown = True
-    assert not candidate.may_rest(writer.limit())
+    assert candidate.is_shown_for_trial
     assert candidate._waited == 0
 
 
@@ -337,7 +407,7 @@ def test_copies_that_become_likelier_bit_by_bit_are_asked_about() -> None:
     asked = []
     for place, token in enumerate(source[:60]):
         suffix.observe(Outcome([token], 0))
-        if not candidate.may_rest(limit):
+        if candidate.has_likely_copy(limit):
             asked.append(place)
             candidate.survivals(limit)  # which deciding does
     assert asked

@@ -547,7 +547,8 @@ def test_a_text_that_waits_for_others_loses_its_lead() -> None:
         own.begin(None)
         other.begin(None)
         own.learn(Step([], width - 1, width, [1] * tokens, 1.0, 0.0, others=(others,)), passes)
-        other.learn(Step([], others - 1, others, [1], 1.0, drafting, others=(width,)), passes)
+        drafted = [5] * bool(drafting)
+        other.learn(Step(drafted, others - 1, others, [1], 1.0, drafting, others=(width,)), passes)
         return own.offer.slack / passes.seconds(2)
 
     assert lead_after(1, 1, 1) == pytest.approx(DELAY + LossBudget.ALLOWANCE)

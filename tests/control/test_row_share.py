@@ -23,10 +23,10 @@ def shares(texts: int) -> list[RowShare]:
 
 
 def step(width: int, *others: int, tokens: int = 1, host: float = 0.0, **options: Any) -> Step:
-    """A step whose pass takes no time of its own."""
+    """A step whose pass takes no time of its own; with `draft_seconds` it has drafted."""
     seconds = host + options.get("draft_seconds", 0.0) + sum(options.get("reading", {}).values())
     return Step(
-        (),
+        (5,) * bool(options.get("draft_seconds")),
         0,
         width,
         (7,) * tokens,
@@ -86,6 +86,17 @@ def test_others_wait_for_a_draft_from_their_first_decision_on() -> None:
     # What a text bears that has learnt nothing yet is not known.
     assert decided.offer.slack == new.offer.slack == float("inf")
     assert known.offer.slack == pytest.approx(DELAY * 2.0 - 0.5)
+
+
+def test_deciding_that_nothing_is_drafted_is_nobodys_debt() -> None:
+    """It has an account of its own; else texts that only decide could afford no draft at last."""
+    own, other = shares(2)
+    other.offer.bring((), NO_DRAFTING, 0)
+    for _ in range(50):
+        own.learn(Step((), 0, 1, (7,), 1.6, 0.4, 0, (1,)), PassCosts(COSTS))
+    assert own.lead.available(0.0) == pytest.approx(50 * (GAIN - 1) * 1.2)
+    assert other.lead.available(0.0) == 0.0
+    assert own._in_company.takes > 0.1
 
 
 def test_a_text_that_begins_owes_nothing() -> None:

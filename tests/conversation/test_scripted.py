@@ -317,8 +317,9 @@ def test_the_engine_knows_when_an_answer_is_written(monkeypatch: pytest.MonkeyPa
 
 
 def test_states_are_of_ended_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("save", "load"):
+    for name in ("save", "load", "reproducible_width"):
         monkeypatch.setattr(ScriptedSlot, name, lambda *_, name=name: name, raising=False)
+    for name in ("save", "load"):
         with session_of(Script(answers=["a long answer"])) as session:
             answer = session.send("a")
             next(answer)

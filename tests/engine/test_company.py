@@ -8,11 +8,12 @@ each difference is certified as such, and counted.
 import threading
 from collections.abc import Callable, Iterator
 from functools import cache
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
 import pytest
-from fakes.company import Threads, run_together
+from fakes.company import PATIENCE, Threads, run_together
 from fakes.prompts import PROMPTS
 from fakes.pycode import load
 from fakes.stateful import examples, run_machine
@@ -21,7 +22,9 @@ from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.fixed_depth import FixedDepth
+from localspec.control.row_budget import RowShare
 from localspec.conversation.session import Session
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Result
@@ -29,6 +32,7 @@ from localspec.engine.slot import Slot
 from localspec.errors import DrafterMismatchError, InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.llama import compute_thread
+from localspec.llama.context import Context
 from localspec.sampling.noise import Noise
 from localspec.speculation.draft import ROOT, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
@@ -148,11 +152,52 @@ def test_each_text_is_the_one_it_is_alone(
     assert ties <= TEXTS
 
 
+def test_drafters_are_told_of_rests_while_the_next_pass_is_computed(
+    engines: Callable[[str, str], Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of three steps of each text may be rests; by another thread than those of the texts."""
+    engine, alone, ties = engines("bundled", "suffix"), engines("bundled", "none"), 0
+    slots = [engine.slots.open() for _ in range(TEXTS)]
+    prompts, usual, steps = prompts_of(engine, "bundled"), AdaptivePolicy.look, dict[int, int]()
+    looks = list[str]()
+
+    def look(self: AdaptivePolicy, limit: Limit) -> None:
+        dummy = threading.current_thread().name.startswith("Dummy")  # none that Python has started
+        looks.append("other" if dummy else "own")
+        usual(self, limit)
+
+    def rests(self: RowShare, others: Any) -> bool:
+        steps[id(self)] = steps.get(id(self), 0) + 1
+        self.resting = bool(others) and steps[id(self)] % 3 > 0
+        return self.resting
+
+    def decode(self: Context, passes: Any) -> Any:
+        """As slow as a large model's."""
+        deadline = monotonic() + PATIENCE
+        while any(each.aside and each.aside._work for each in passes) and monotonic() < deadline:
+            sleep(0.001)
+        return usual_decode(self, passes)
+
+    usual_decode = Context.decode
+    monkeypatch.setattr(Context, "decode", decode)
+    monkeypatch.setattr(AdaptivePolicy, "look", look)
+    monkeypatch.setattr(RowShare, "rests", rests)
+    configs = [config(number, 0.8) for number in range(TEXTS)]
+    results = written(slots, prompts, configs)
+    for number, (slot, result) in enumerate(zip(slots, results, strict=True)):
+        ties += certify(alone, prompts[number], configs[number], result.token_ids, "bundled")
+        [suffix] = slot.loaded.drafter_set.drafters
+        assert suffix._text == [*prompts[number], *result.token_ids]  # type: ignore[attr-defined]
+        drawn = suffix.drawn_from(suffix._text)  # type: ignore[attr-defined]
+        assert len(drawn) == len(prompts[number]) + LENGTH
+        engine.slots.leave(slot)
+    assert looks.count("other") > TEXTS
+    assert ties <= TEXTS
+
+
 def test_the_shares_of_a_decode_are_its_time(
     engines: Callable[[str, str], Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from localspec.llama.context import Context
-
     engine = engines("bundled", "none")
     slots = [engine.slots.open() for _ in range(TEXTS)]
     usual, rows = Context.decode, list[list[Any]]()

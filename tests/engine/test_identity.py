@@ -144,7 +144,7 @@ def test_as_deep_as_pays(
 
 
 class Erratic:
-    """A policy without reason: at every step any drafter, depth and padding, or none.
+    """A policy without reason: at every step any drafter, depth and padding, none, or a rest.
 
     Of a proposal it may break off the making, and leave out any part afterwards.
     """
@@ -152,11 +152,19 @@ class Erratic:
     def __init__(self, drafters: Sequence[Drafter], seed: int) -> None:
         self.drafters = drafters
         self.rng = np.random.default_rng(seed)
+        self.rests, self.looks = False, 0
 
     def begin(self) -> None:
         pass
 
+    def look(self, limit: Limit) -> None:
+        self.looks += 1
+
     def decide(self, limit: Limit) -> Decision:
+        self.rests = self.rng.random() < 0.2
+        if self.rests:
+            return PLAIN_STEP
+        limit.catch_up()
         if not limit.depth or self.rng.random() < 0.2:
             return PLAIN_STEP
         drafter = self.drafters[self.rng.integers(len(self.drafters))]

@@ -17,6 +17,7 @@ from localspec.engine import scheduler as scheduler_module
 from localspec.engine.pass_request import PassRequest
 from localspec.engine.scheduler import Scheduler
 from localspec.errors import LocalspecError
+from localspec.speculation.aside import Aside
 from localspec.speculation.passes import Pass, Scores
 from localspec.utils.fair_lock import FairLock
 
@@ -719,3 +720,115 @@ def test_scores_of_another_text_are_caught(
     monkeypatch.setattr(FakeContext, "decode", hands_to_the_wrong_text(FakeContext.decode))
     with pytest.raises(AssertionError):
         write_together(scheduler, FakeContext(seconds=0.001), [1] * TEXTS)
+
+
+class Aware(FakeContext):
+    """A context whose decodes last until what texts left for them is done. left: at most so many.
+
+    threads: those that did it.
+    """
+
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.done = threading.Semaphore(0)
+        self.threads = set[threading.Thread | int]()
+        self._left = left
+
+    def work(self) -> None:
+        self.threads.add(threading.get_ident())
+        self.done.release()
+
+    def decode(self, passes: Sequence[Pass]) -> list[Scores]:
+        for _ in [each for each in passes if each.aside][: self._left]:
+            assert self.done.acquire(timeout=PATIENCE)
+        return super().decode(passes)
+
+
+def leave(writer: Writer, context: Aware, work: Callable[[], object]) -> Aside:
+    """Compute a pass that leaves some work until then."""
+    aside = Aside(work)
+    step = writer.scheduled.step()
+    with step, step:
+        writer.scheduled.compute(Pass(writer.sequence, [7], aside=aside))  # type: ignore[arg-type]
+        aside.end()
+    return aside
+
+
+def test_what_texts_leave_is_done_while_their_decode_computes(scheduler: Scheduler) -> None:
+    context, own = Aware(TEXTS), list[int]()
+    writers = [Writer(scheduler, context) for _ in range(TEXTS)]  # type: ignore[arg-type]
+
+    def write(number: int) -> None:
+        own.append(threading.get_ident())
+        for _ in range(5):
+            leave(writers[number], context, context.work)
+
+    run_together(scheduler.lock, TEXTS, write)
+    assert at_rest(scheduler)
+    assert len(context.threads) == 1 and not context.threads & {*own}
+
+
+def test_what_was_left_too_late_is_done_by_its_own_text(scheduler: Scheduler) -> None:
+    """The decode ends when one of them is done; the first one holds the others up until then."""
+    context = Aware(1)
+    writers = [Writer(scheduler, context) for _ in range(2)]  # type: ignore[arg-type]
+    counts = [0, 0]
+
+    def write(number: int) -> None:
+        def work() -> None:
+            counts[number] += 1
+            context.work()
+
+        for _ in range(20):
+            leave(writers[number], context, work)
+
+    run_together(scheduler.lock, 2, write)
+    assert at_rest(scheduler) and counts == [20, 20]
+
+
+def test_an_error_in_what_a_text_leaves_is_its_own(scheduler: Scheduler) -> None:
+    context, errors = Aware(TEXTS), list[int]()
+    writers = [Writer(scheduler, context) for _ in range(TEXTS)]  # type: ignore[arg-type]
+
+    def write(number: int) -> None:
+        def work() -> None:
+            context.work()
+            if number == 1:
+                raise ValueError("a mistake")
+
+        for _ in range(5):
+            try:
+                leave(writers[number], context, work)
+            except ValueError:
+                errors.append(number)
+
+    run_together(scheduler.lock, TEXTS, write)
+    assert at_rest(scheduler) and errors == [1] * 5
+
+
+def test_where_no_thread_can_be_started_texts_do_it_themselves(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(scheduler_module, "OwnThread", refuse)
+    context, done = Aware(0), list[int]()
+    writers = [Writer(scheduler, context) for _ in range(2)]  # type: ignore[arg-type]
+
+    def write(number: int) -> None:
+        for _ in range(5):
+            leave(writers[number], context, lambda: done.append(number))
+
+    run_together(scheduler.lock, 2, write)
+    assert sorted(done) == [0] * 5 + [1] * 5
+
+
+def test_the_thread_ends_with_its_engine(scheduler: Scheduler) -> None:
+    context = Aware(2)
+    writers = [Writer(scheduler, context) for _ in range(2)]  # type: ignore[arg-type]
+    run_together(scheduler.lock, 2, lambda number: leave(writers[number], context, context.work))
+    assert (thread := scheduler._aside) and thread._work.ident in context.threads
+    scheduler.end_thread()
+    assert thread._work.ident is None
+    scheduler.end_thread()

@@ -97,10 +97,10 @@ def test_each_key_has_its_own_caches(slot: Slot, store: StateStore) -> None:
     slot.start(TEXT[::-1], config()).result()
     slot.save("b", store)
     assert slot.load("a", store) is None and held(slot) == first
-    slot.remove("a", store)
+    store.remove("a")
     assert slot.load("a", store) == "nothing was saved under this key"
     assert slot.load("b", store) is None
-    slot.remove("b", store)
+    store.remove("b")
     assert not [*store.folder.glob("*.state")]
 
 

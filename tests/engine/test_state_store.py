@@ -53,6 +53,47 @@ def test_what_was_kept_comes_back(tmp_path: Path) -> None:
     assert store.problem is None and again.problem is None
 
 
+def test_texts_are_told_without_their_data(tmp_path: Path) -> None:
+    store = StateStore(tmp_path)
+    assert store.texts("key", ORIGIN) == {}
+    store.save("key", ORIGIN, {"state": state_of(5000, 70), "mark": state_of(0, 3)})
+    assert store.texts("key", ORIGIN) == {"state": [*range(70)], "mark": [0, 1, 2]}
+    assert store.texts("key", {**ORIGIN, "version": 2}) == {} == store.texts("other", ORIGIN)
+    whole = file_of(store).read_bytes()
+    for length in range(0, len(whole), 50):
+        file_of(store).write_bytes(whole[:length])
+        found = store.texts("key", ORIGIN)
+        assert found in ({}, {"state": [*range(70)]})
+
+
+def test_a_key_goes_with_its_parts(tmp_path: Path) -> None:
+    store = StateStore(tmp_path)
+    keys = ["key", f"key{state_store.PART}one", f"key{state_store.PART}two", "key one"]
+    for key in keys:
+        store.save(key, ORIGIN, {"target": state_of(10)})
+        os.utime(store._path(key), (1, 1))
+    store.note_use("key")
+    assert [store.used(key) > 1 for key in keys] == [True, True, True, False]
+    store.remove("key")
+    assert [store.has(key) for key in keys] == [False, False, False, True]
+    assert store.used("key") == 0
+
+
+def test_saving_that_is_given_up_changes_nothing(tmp_path: Path) -> None:
+    asked = [0]
+
+    def gives_up() -> str | None:
+        asked[0] += 1
+        return "it is late" if asked[0] > 3 else None
+
+    store = StateStore(tmp_path, gives_up=gives_up)
+    store.save("key", ORIGIN, {"target": state_of(10)})
+    before = file_of(store).read_bytes()
+    store.save("key", ORIGIN, {"target": state_of(5 * 2**20)})
+    assert store.problem == "the state of 5.2 MB was not saved: it is late"
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
+
+
 def test_a_later_state_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
     store = StateStore(tmp_path)
     store.save("key", ORIGIN, {"target": state_of(10), "drafter": state_of(11)})
@@ -212,6 +253,41 @@ def test_what_another_process_left_torn_goes_too(tmp_path: Path) -> None:
         torn.write_bytes(b"torn")
         delete()
         assert list(tmp_path.iterdir()) == []
+
+
+@posix
+def test_what_a_killed_process_left_goes_with_the_next_save(tmp_path: Path) -> None:
+    """It may be read, and the limit may be far."""
+    script = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+from localspec.engine.state_store import StateStore
+from localspec.llama.state import State
+killed = lambda: os.kill(os.getpid(), signal.SIGKILL)
+store = StateStore(Path(sys.argv[1]), gives_up=killed)
+store.save("other", {}, {"state": State((1,), np.zeros(9, np.uint8))})
+"""
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    (left,) = tmp_path.iterdir()
+    assert left.suffix == ".tmp"
+    of_the_living = tmp_path / f"0123abc.{os.getppid()}.tmp"
+    of_the_living.write_bytes(b"begun")
+    store = StateStore(tmp_path)
+    store.save("key", ORIGIN, {"state": state_of(10)})
+    assert not left.exists() and of_the_living.exists()
+    assert store.has("key")
+
+
+def test_a_use_renews_no_unfinished_file(tmp_path: Path) -> None:
+    store = StateStore(tmp_path)
+    store.save("key", ORIGIN, {"state": state_of(10)})
+    torn = tmp_path / f"{file_of(store).stem}x.tmp"
+    torn.write_bytes(b"torn")
+    for path in (torn, file_of(store)):
+        os.utime(path, (1, 1))
+    store.note_use("key")
+    assert torn.stat().st_mtime == 1 < file_of(store).stat().st_mtime
 
 
 def test_what_is_too_large_is_said_and_not_kept(tmp_path: Path) -> None:

@@ -60,6 +60,20 @@ def opened(context: Any, served: Served) -> Iterator[Any]:
     assert all(url.startswith(served.url) for url in elsewhere if not url.startswith("data:"))
 
 
+@contextmanager
+def ready(browser: Any, served: Served) -> Iterator[Any]:
+    """The page on a narrow screen, once the server has told it of the model."""
+    with opened(browser.new_context(viewport={"width": 390, "height": 700}), served) as page:
+        page.locator("#draft", has_text="draft:").wait_for(timeout=60_000)
+        yield page
+
+
+def shown(page: Any) -> list[str]:
+    """The questions and answers of the conversation."""
+    found: list[str] = page.locator("article :is(.asked, .text)").all_inner_texts()
+    return [each.strip() for each in found]
+
+
 def answered(page: Any) -> None:
     """Wait until the last answer is written."""
     page.locator("article.answer").last.get_by_text("tok/s").wait_for(timeout=60_000)

@@ -199,6 +199,8 @@ class Machine:
                 )
             drafting = self.clock.now - began
             verified = policy.keep(draft)
+            if policy.rests:
+                policy.look(limit)
             assert 0 <= verified <= len(draft) <= max(0, tokens - 1)
             width = min(again + policy._passes.padded(verified + 1), WIDEST)
             self.clock.now += self.plain * CURVES[self.curve][width] * next(factors)

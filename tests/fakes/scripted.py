@@ -56,7 +56,7 @@ class Script:
     in place of the rate.
     origins: of one token after another; `draft` stands for the drafter's name, and any other ends
     a step. Without drafters all tokens are plain. names, reason: of the drafting that `auto` gives.
-    metadata: of the model's file.
+    metadata: of the model's file. listed: the sampling that models.toml recommends.
     fails: what is raised at `load`, `send`, `answer` (after its second token) or `switch`.
     engines: those that were loaded, in order.
     """
@@ -72,6 +72,7 @@ class Script:
     plain_seconds: float | None = 0.0055
     clock: FakeClock | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    listed: dict[str, float] = field(default_factory=dict)
     digits: EqualDigits | None = None
     fails: dict[str, Exception] = field(default_factory=dict)
     engines: list["ScriptedEngine"] = field(default_factory=list)
@@ -156,6 +157,7 @@ class ScriptedModel:
     rotates = True
     bos = eos = -1
     projector: Any = None
+    adapters: Sequence[Any] = ()
 
     def __init__(self, path: Path, template: str | None) -> None:
         self.path = path
@@ -258,6 +260,7 @@ class ScriptedSlot:
             drafters=SimpleNamespace(lost=None),
             longest_context=ScriptedModel.n_ctx_train,
             header=SimpleNamespace(metadata=script.metadata),
+            listed=script.listed,
         )
         self._script = script
         self._engine = engine
@@ -358,6 +361,9 @@ class ScriptedDecoder:
         return []
 
     def end(self) -> None:
+        pass
+
+    def tell_drafters(self) -> None:
         pass
 
     def run(self, max_tokens: int, _compute: Compute) -> Iterator[Emission]:

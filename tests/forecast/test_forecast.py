@@ -156,7 +156,7 @@ class PolicyOfKnownCosts:
     def __init__(self, adaptive: AdaptivePolicy, known: StepCosts) -> None:
         self.drafters = adaptive.drafters
         self.begin, self.keep = adaptive.begin, adaptive.keep
-        self.plain_time = adaptive.plain_time
+        self.plain_time, self.rests = adaptive.plain_time, False  # the text is alone
         self._adaptive = adaptive
         self._known = known
         self._plan = PLAIN_STEP

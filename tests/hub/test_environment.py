@@ -51,7 +51,7 @@ def imported(child: Child, **environment: str) -> "subprocess.CompletedProcess[s
 
 
 @pytest.mark.parametrize("name", ["HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT"])
-@pytest.mark.parametrize("value", ["2.5", "30s", "", "-1"])
+@pytest.mark.parametrize("value", ["2.5", "30s", " ", "-1"])
 def test_a_time_that_is_none_is_named(hub: Hub, tmp_path: Path, name: str, value: str) -> None:
     done = imported(Child(hub, tmp_path), **{name: value})
     assert done.returncode == InvalidValueError.exit_code and not done.stderr
@@ -67,8 +67,9 @@ def test_the_transfer_of_former_versions_is_no_warning(hub: Hub, tmp_path: Path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_empty_endpoint_is_none(hub: Hub, tmp_path: Path) -> None:
-    done = imported(Child(hub, tmp_path), HF_ENDPOINT="")
+@pytest.mark.parametrize("name", ["HF_ENDPOINT", "HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT"])
+def test_an_empty_setting_is_none(hub: Hub, tmp_path: Path, name: str) -> None:
+    done = imported(Child(hub, tmp_path), **{"HF_ENDPOINT": "", name: ""})
     assert (done.returncode, done.stdout) == (0, "https://huggingface.co\n")
 
 

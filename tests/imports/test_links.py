@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from fakes.hub_disk import write_split
+from fakes.hub_disk import HubDisk, write_split
 from fakes.other_tools import OllamaStore, fill
 from huggingface_hub import constants
 
@@ -16,7 +16,7 @@ from localspec.imports.gguf_folders import folder_collections
 from localspec.imports.ollama import ollama_collections
 from localspec.imports.sources import collections_of
 from localspec.models.inventory import all_models, model_inventory
-from localspec.models.locate import find_file, locate
+from localspec.models.locate import find_file, locate, meaning_note
 from localspec.models.own_drafters import own_drafters
 from localspec.models.pair_finder import pair_of
 from localspec.models.registry import bundled, user_file
@@ -81,6 +81,25 @@ def test_it_is_found_by_its_name_in_any_case(studio: Path) -> None:
     ):
         with pytest.raises(ModelNotFoundError, match="localspec ls --others"):
             locate(missing)
+
+
+def test_a_tag_of_ollama_stands_in_for_a_pair_that_is_not_here(tmp_path: Path) -> None:
+    store = OllamaStore(tmp_path / "models")
+    store.add("qwen3:8b", {"model": TARGET})
+    with pytest.raises(ModelNotFoundError, match="localspec pull qwen3:8b fetches it"):
+        locate("qwen3:8b")
+    [link] = link_all(ollama_collections(store.folder))
+    assert locate("qwen3:8b") == locate("Qwen3:8B") == link
+    said = "qwen3:8b is ollama:qwen3:8b here, which was imported; the pair is not on this machine"
+    assert meaning_note("qwen3:8b", link) == said
+    for other in ("qwen3-8b", "qwen3:8b:q8_0"):
+        with pytest.raises(ModelNotFoundError):
+            locate(other)
+    hub = HubDisk(tmp_path / "hub")
+    name = "Qwen3-8B-Q4_K_M.gguf"
+    pulled = hub.add("Qwen/Qwen3-8B-GGUF", {name: b"GGUF"}) / name
+    assert locate("qwen3:8b") == pulled
+    assert meaning_note("qwen3:8b", pulled) is None
 
 
 def test_of_ollama_a_name_without_a_tag_is_the_latest(tmp_path: Path) -> None:

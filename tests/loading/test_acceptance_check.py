@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes.eagle3 import SHAPES, write_head, write_target
+from fakes.lora import write_lora
 
 from localspec.drafters.eagle3 import Eagle3
 from localspec.engine.engine import load
@@ -44,6 +45,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_a_head_of_this_target_is_taken_without_a_word(files: dict[str, Path]) -> None:
     with load(files["target"], draft=files["head"], **OPTIONS) as engine:
         assert not engine.notes
+
+
+def test_a_head_is_tried_with_these_adapters(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    adapter = write_lora(tmp_path / "a.gguf", files["target"])
+    for count, lora in enumerate([(), adapter, f"{adapter}:0.5"], start=1):
+        for _ in range(2):
+            load(files["target"], draft=files["head"], lora=lora, **OPTIONS).close()
+            assert len([*cache_folder("acceptance_checks").iterdir()]) == count
 
 
 @pytest.mark.parametrize("context", [2, 16, 48, 63])

@@ -325,6 +325,26 @@ def test_the_bundled_drafter_is_named_without_its_folder() -> None:
         assert engine.drafter_set.model_paths == [registry.bundled().drafter]
 
 
+def test_a_targets_drafter_is_understood_as_lines_call_it(
+    target_path: Path, drafter_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its file's name, and without the quantisation; one that is not here is fetched so."""
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    file = Path(shutil.copy(drafter_path, tmp_path / "Small-0.6B-Q8_0.gguf"))
+    (tmp_path / "models.toml").write_text(
+        f"[pairs.mine]\ntarget = '{target_path}'\n"
+        f"[[pairs.mine.drafters]]\nkind = 'draft-model'\nfile = '{file}'\n"
+        "[[pairs.mine.drafters]]\nkind = 'draft-model'\nfile = 'me/Other-1B-GGUF:Q8_0'\n"
+    )
+    for name in ("small-0.6b", "Small-0.6B-Q8_0"):
+        with load(target_path, name, threads=1) as engine:
+            assert engine.drafter_set.model_paths == [file]
+    with pytest.raises(ModelNotFoundError, match="Other-1B-GGUF:Q8_0 is not on this machine; lo"):
+        load(target_path, "other-1b")
+    with pytest.raises(ModelNotFoundError, match=r"there is no model 'small-0\.7b'"):
+        load(target_path, "small-0.7b")
+
+
 def test_a_target_without_a_drafter_says_how_to_find_one(tmp_path: Path, target_path: Path) -> None:
     own = Path(shutil.copy(target_path, tmp_path / "mine.gguf"))
     with pytest.raises(DrafterMismatchError, match="localspec pair mine lists them"):

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from fakes.lora import write_lora
 from fakes.pycode import load
+from fakes.tiny import tiny_model
 
 from localspec.errors import ModelLoadError, WorkerError
 from localspec.gguf.facts import facts_of
@@ -81,6 +83,26 @@ def test_it_is_tried_once(
         measured(target_model, header, other)
     assert len(tries) == 3 and tries[2]["budget"] > tries[1]["budget"]
     assert len([*cache.iterdir()]) == 3
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0"])
+def test_an_adapter_of_floats_gives_one_row_other_digits_whatever_a_trial_finds(
+    kind: str,
+    target_model: Model,
+    header: Header,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(equal_digits, "find_equal_digits", lambda *_, **_options: FOUND)
+    paths = [
+        write_lora(tmp_path / f"{each}.gguf", tiny_model("llama"), kind=each, rank=32)
+        for each in ("Q8_0", kind)
+    ]
+    runtime = RuntimeConfig.of(lora=paths)
+    found = measured(target_model, header, runtime)
+    assert found == remembered(target_model.path, runtime)
+    assert found and found.groups == (((1, 2, 4),) if kind == "Q8_0" else ((1,), (2, 4)))
+    assert measured(target_model, header, RuntimeConfig()) == FOUND
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"equal_widths": [[1]], "behind": 3}'])

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.lora import write_lora
 from fakes.tiny import write_tiny
 
 from localspec.gguf.check import check_generative
+from localspec.gguf.lora import Lora
 from localspec.gguf.reader import Header
 from localspec.gguf.writer import TensorData, TensorType, write_gguf
 from localspec.llama.model import Model
@@ -73,6 +75,17 @@ def test_whatever_a_model_keeps_of_a_text(family: str, tmp_path: Path) -> None:
 def test_a_type_that_agrees_is_chosen(drafter_model: Model, header: Header) -> None:
     for kv_type in ("q8_0", "q4_0"):
         assert choose_kv_type(drafter_model, RUNTIME, header, kv_type) == (kv_type, None)
+
+
+def test_it_is_measured_for_these_adapters(
+    drafter_path: Path, header: Header, cache: Path, tmp_path: Path
+) -> None:
+    adapter = write_lora(tmp_path / "a.gguf", drafter_path)
+    for count, loras in enumerate([(), [Lora(adapter)], [Lora(adapter, 0.5)]], start=1):
+        for _ in range(2):
+            with Model(drafter_path, loras=loras) as model:
+                choose_kv_type(model, RUNTIME, header, "q8_0")
+            assert len([*cache.iterdir()]) == count
 
 
 def test_bits_too_few_for_these_keys_are_rejected(uneven: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes.lora import write_lora
 from fakes.pycode import load
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -104,8 +105,12 @@ def test_texts_with_xtc_have_rates_of_their_own_which_are_not_kept(
     assert find(pair) == 1.0
 
 
-def test_nothing_is_kept_of_texts_with_other_rotations(pair: tuple[Path, Path]) -> None:
-    with load(*pair, threads=1, context=256, rope_scale=2) as engine:
+@pytest.mark.parametrize("change", ["rope_scale", "lora"])
+def test_nothing_is_kept_of_texts_with_other_rotations_or_adapters(
+    change: str, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    values = {"rope_scale": 2, "lora": write_lora(tmp_path / "a.gguf", pair[0])}
+    with load(*pair, threads=1, context=256, **{change: values[change]}) as engine:
         engine.generate("def f", seed=1, temperature=0.8, max_tokens=1)
         [_, candidate] = policy_of(engine).candidates
         for _ in range(40):

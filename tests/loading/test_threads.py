@@ -1,6 +1,8 @@
 """A busy machine: fewer threads are tried out, and used where they are quicker."""
 
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +42,18 @@ class Trials:
         # Seconds of the first pass of all, if it is another than those after it.
         self.cold: float | None = None
         self.tried: list[int] = []
-        for module in (threads, calibration):
-            patch.setattr(module, "busy_cores", lambda: self.busy)
+        # How often a load looked at the machine before it settled on a number.
+        self.looks = 0
+        patch.setattr(threads, "busy_cores", self._look)
+        patch.setattr(calibration, "busy_cores", lambda: self.busy)
         patch.setattr(threads, "_SECONDS", 0.0)
         patch.setattr(threads, "seconds_of_pass", self._seconds)
         for module in (threads, config):
             patch.setattr(module, "threads_for", lambda _size: self.usual)
+
+    def _look(self) -> float:
+        self.looks += 1
+        return self.busy
 
     def _seconds(self, target: KVSequence, _rows: int) -> float:
         count = threads_of(target.context)
@@ -54,7 +62,10 @@ class Trials:
 
 
 @pytest.fixture
-def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
+def trials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Trials:
+    """None of them is remembered from another test."""
+    file = threads.cache_file
+    monkeypatch.setattr(threads, "cache_file", lambda of, key: file(of, [str(tmp_path), *key]))
     return Trials(monkeypatch)
 
 
@@ -82,6 +93,39 @@ def test_a_thread_less_for_each_busy_core(
     trials.busy = busy
     fit_threads(make_context(target_model), RuntimeConfig())
     assert set(trials.tried) == {4, fewer}
+
+
+def test_a_trial_counts_for_loads_within_minutes(
+    trials: Trials, make_context: Make, target_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fitted(busy: float, kv_type: str = "f16") -> str:
+        trials.busy, trials.tried = busy, []
+        runtime = RuntimeConfig(kv_type=kv_type)
+        target = make_context(target_model, threads=4)
+        found, note = fit_threads(target, runtime)
+        assert llama_cpp.llama_n_threads(target.context.handle) == (found.most_threads or 4)
+        assert found == replace(runtime, most_threads=3 if note else None)
+        return note or ""
+
+    first = fitted(1.0)
+    assert trials.tried and "measured" not in first
+    again = fitted(1.2)
+    took = "a token takes 2.0 ms with 3 and 5.0 ms with 4 (measured just now); threads sets"
+    assert trials.tried == [] and took in again
+    # What is busy at this moment only, where a thread less was quicker beside more.
+    trials.seconds[3] = 6e-3
+    assert not fitted(0.5) and trials.tried
+    trials.seconds[3] = 2e-3
+    assert fitted(1.2) and trials.tried
+    # Beside more busy cores, with other options, and once it is old, passes are timed again.
+    trials.seconds[2] = 5e-3
+    assert not fitted(1.7) and set(trials.tried) == {2, 4}
+    assert not fitted(1.7) and trials.tried == []
+    assert fitted(1.0, kv_type="q8_0") and trials.tried
+    now = time.time()
+    for moment in (now + 601, now - 3600):  # a clock may be set back
+        monkeypatch.setattr(threads.time, "time", lambda moment=moment: moment)
+        assert fitted(1.0) and trials.tried
 
 
 def test_the_usual_number_where_fewer_are_no_quicker(
@@ -144,6 +188,29 @@ def test_all_models_of_an_engine_get_fewer_and_the_user_is_told(
         # A larger cache for another text is computed with as many.
         engine.slots.own.target.context.resize(2)
         assert llama_cpp.llama_n_threads(engine.slots.own.target.context.handle) == 1
+
+
+def test_the_next_load_computes_nothing_with_more(
+    trials: Trials, target_path: Path, drafter_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caches are tried with passes, too, which take as long as those of the trial."""
+    init, made = llama_cpp.llama_init_from_model, list[int]()
+
+    def noted(model: Any, params: Any) -> Any:
+        made.append(params.n_threads)
+        return init(model, params)
+
+    monkeypatch.setattr(llama_cpp, "llama_init_from_model", noted)
+    trials.usual = 2
+    trials.seconds = {1: 1e-3, 2: 1.0}
+    for _ in range(2):
+        made.clear()
+        trials.tried.clear()
+        trials.looks = 0
+        with load(target_path, drafter_path) as engine:
+            assert engine.threads == 1
+        assert trials.looks == 1
+    assert trials.tried == [] and set(made) == {1}
 
 
 def test_what_is_compared_has_equally_many(

@@ -9,7 +9,7 @@ from huggingface_hub import constants
 
 from localspec.hub.reference import Repository
 from localspec.models import registry
-from localspec.models.pair_finder import DrafterFinder, pair_like, pair_of
+from localspec.models.pair_finder import DrafterFinder, pair_like, pair_of, sampling_pair
 from localspec.models.suggestions import text_model
 from localspec.models.summaries import ModelSummary, summary_of
 
@@ -75,6 +75,40 @@ def test_of_several_pairs_the_one_that_was_named_is_taken(users_file: Path) -> N
     for name, found in {"": "mine", "Qwen3-8B:Q8_0": "qwen3-8b", "gpt-oss-20b": "mine"}.items():
         pair = pair_of(Repository(QWEN), name)
         assert pair and pair.name == found
+
+
+def test_of_several_own_pairs_the_one_that_was_named_is_taken(users_file: Path) -> None:
+    """The file is parsed anew each time, so that a pair is equal to itself and not the same."""
+    users_file.write_text(
+        "".join(
+            f'[pairs.{name}]\ntarget = "{QWEN}"\ndrafter = "me/{name}:Q8_0"\n'
+            f"sampling = {{ temperature = {temperature} }}\n"
+            for name, temperature in (("first", 1.3), ("second", 0.3))
+        )
+    )
+    for name, temperature in {"": 1.3, "second": 0.3, "SECOND:Q8_0": 0.3}.items():
+        drafting, drawing = pair_of(Repository(QWEN), name), sampling_pair(Repository(QWEN), name)
+        assert drafting and drawing and drafting == drawing
+        assert drawing.sampling == {"temperature": temperature}
+        assert drafting.files[1] == Repository(f"me/{drafting.name}", "Q8_0")
+        assert drafting.name == (name or "first").lower().partition(":")[0]
+
+
+def test_the_sampling_of_a_target_is_that_of_the_named_pair_else_of_the_first_that_has_one(
+    users_file: Path,
+) -> None:
+    """The same model from another uploader has it too; a fine-tune, which is another, has none."""
+    users_file.write_text(
+        f'[pairs.plain]\ntarget = "{QWEN}"\n'
+        f'[pairs.mine]\ntarget = "{QWEN}"\nsampling = {{ temperature = 1.2 }}\n'
+    )
+    for name, found in {"": "mine", "plain": "mine", "qwen3-8b:Q8_0": "qwen3-8b"}.items():
+        pair = sampling_pair(Repository(QWEN), name)
+        assert pair and pair.name == found
+    elsewhere = sampling_pair(Repository("bartowski/Qwen_Qwen3-8B-GGUF"))
+    assert elsewhere and elsewhere.name == "mine"
+    assert sampling_pair(Repository("bartowski/Qwen3-8B-abliterated-GGUF")) is None
+    assert sampling_pair(registry.bundled().target) is None
 
 
 def test_the_target_of_a_pair_need_not_exist(users_file: Path, tmp_path: Path) -> None:

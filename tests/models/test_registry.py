@@ -167,6 +167,27 @@ class TestCurated:
         assert set(registry.pairs()[name].unverified) <= ENTRIES[name].keys()
 
 
+QWEN3 = {"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0}
+
+
+@pytest.mark.parametrize(
+    ("names", "sampling"),
+    [
+        # The cards of Qwen's own GGUFs name a penalty more than those of the unquantised models.
+        (["qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b"], {**QWEN3, "presence_penalty": 1.5}),
+        # OpenAI names no min-p.
+        (["gpt-oss-20b", "gpt-oss-120b"], {"temperature": 1, "top_k": 0, "top_p": 1}),
+        # Sources that differ, that are a mere example, or none.
+        (["qwen3.6-27b", "qwen3.6-35b-a3b", "smollm2-1.7b", "glm4.5-air"], {}),
+    ],
+)
+def test_only_what_a_targets_makers_name_is_its_sampling(
+    names: list[str], sampling: dict[str, float]
+) -> None:
+    for name in names:
+        assert registry.pairs()[name].sampling == sampling, name
+
+
 # A user's own
 
 
@@ -206,6 +227,7 @@ def test_every_key_can_be_given() -> None:
         '[pairs.mine]\ntarget = "me/mine"\nno_drafter = "none fits"\nprompt = "raw"\n'
         'parameters = "8B"\ncontext = 4096\nsizes = { Q8_0 = 8, F16 = 16.1 }\nlicence = "MIT"\n'
         'note = "Mine."\nunverified = ["sizes", "licence"]\n'
+        "sampling = { temperature = 1, top_k = 20, presence_penalty = 1.5 }\n"
     )
     assert registry.pairs()["mine"] == Pair(
         name="mine",
@@ -215,6 +237,7 @@ def test_every_key_can_be_given() -> None:
         parameters="8B",
         context=4096,
         sizes={"Q8_0": 8, "F16": 16.1},
+        sampling={"temperature": 1.0, "top_k": 20, "presence_penalty": 1.5},
         licence="MIT",
         note="Mine.",
         unverified=("sizes", "licence"),
@@ -345,6 +368,35 @@ def refusal() -> str:
         ("sizes = { Q8_0 = -1 }", ": [pairs.a]: sizes is {'Q8_0': -1}; it is a table"),
         ("sizes = { Q8_0 = inf }", ": [pairs.a]: sizes is {'Q8_0': inf}; it is a table"),
         ("sizes = { Q8_0 = nan }", ": [pairs.a]: sizes is {'Q8_0': nan}; it is a table"),
+        ("sampling = 0.6", ": [pairs.a]: sampling is 0.6; it is a table of numbers, as { temper"),
+        (
+            "sampling = { temprature = 0.6 }",
+            ": [pairs.a]: sampling has an unknown key 'temprature'; did you mean temperature?",
+        ),
+        (
+            "sampling = { logit_bias = 1 }",
+            ": [pairs.a]: sampling has an unknown key 'logit_bias'; the keys are temperature, ",
+        ),
+        (
+            'sampling = { top_k = "20" }',
+            ": [pairs.a]: sampling: top_k is '20', a str; it must be a whole number",
+        ),
+        (
+            "sampling = { top_k = 20.5 }",
+            ": [pairs.a]: sampling: top_k is 20.5, a float; it must be a whole number",
+        ),
+        (
+            "sampling = { temperature = true }",
+            ": [pairs.a]: sampling: temperature is True, a bool; it must be a number",
+        ),
+        (
+            "sampling = { temperature = -1 }",
+            ": [pairs.a]: sampling: temperature is -1; it must be 0 or more",
+        ),
+        (
+            "sampling = { temperature = nan }",
+            ": [pairs.a]: sampling: temperature is nan; it must be a finite number",
+        ),
         ("licence = []", ": [pairs.a]: licence is []; it is a text"),
         ("note = 2026-01-01", ": [pairs.a]: note is datetime.date(2026, 1, 1); it is a text"),
         ('unverified = "sizes"', ": [pairs.a]: unverified is 'sizes'; it is a list of target"),

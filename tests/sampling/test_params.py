@@ -27,6 +27,9 @@ FLOATS = (
 )
 
 
+WHOLE = ("top_k", "penalty_window", "dry_allowed_length", "dry_penalty_last_n")
+
+
 def test_defaults_are_those_of_llama_cpp() -> None:
     assert dataclasses.asdict(SamplingParams()) == {
         "temperature": 0.8,
@@ -63,6 +66,8 @@ def test_defaults_are_those_of_llama_cpp() -> None:
     [
         *((name, value) for name in FLOATS for value in (math.nan, math.inf, -math.inf)),
         ("temperature", -0.1),
+        ("temperature", 101.0),
+        *((name, 2**31) for name in WHOLE),
         ("dynatemp_range", -0.1),
         ("dynatemp_exponent", -1.0),
         ("top_n_sigma", -1.0),
@@ -111,7 +116,7 @@ def test_bad_biases_are_refused_by_token(token: int, bias: float) -> None:
         {"temperature": 0.0},
         {"temperature": 100.0},
         {"top_k": 0},
-        {"top_k": 10**9},
+        dict.fromkeys(WHOLE, 2**31 - 1),
         {"top_p": 1.0},
         {"top_p": 1e-9},
         {"min_p": 0.0},

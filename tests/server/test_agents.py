@@ -68,6 +68,59 @@ def test_messages_tell_reasoning_from_the_answer(anthropic: Anthropic) -> None:
     assert streamed[0].signature == blocks[0].signature
 
 
+def test_messages_leave_out_the_text_of_reasoning_where_that_is_asked_for(
+    anthropic: Anthropic,
+) -> None:
+    """The model finds it all the same in the request behind, as with the text."""
+    settings: Any = {"model": "strict", "max_tokens": 50, "extra_body": SAID}
+    answers: list[Any] = []
+    for display in ("summarized", "omitted"):
+        settings["thinking"] = {"type": "adaptive", "display": display}
+        answers.append(anthropic.messages.create(messages=QUESTION, **settings).content)
+    shown, omitted = answers
+    assert [block.type for block in omitted] == ["thinking", "text"]
+    assert (shown[0].thinking, omitted[0].thinking) == ("hm", "")
+    with anthropic.messages.stream(messages=QUESTION, **settings) as stream:
+        kinds = [event.delta.type for event in stream if event.type == "content_block_delta"]
+        assert stream.get_final_message().content[0] == omitted[0]
+    assert [kind for kind in kinds if kind != "text_delta"] == ["signature_delta"]
+    counts = []
+    for content in ([shown[1]], shown, omitted):
+        history: Any = [*QUESTION, {"role": "assistant", "content": content}, *QUESTION]
+        counted = anthropic.messages.count_tokens(model="strict", messages=history)
+        counts.append(counted.input_tokens)
+    assert counts[0] < counts[1] == counts[2]
+
+
+def test_edits_of_a_conversation_are_told(strict: Served) -> None:
+    """Claude Code asks for all thinking to be kept, which is always done."""
+    kept = {"type": "clear_thinking_20251015", "keep": "all"}
+    edits = [kept, {"type": "clear_tool_uses_20250919"}, {**kept, "keep": {"value": 1}}]
+    body = {"messages": QUESTION, "max_tokens": 2, "context_management": {"edits": edits}}
+    told = strict.post("/v1/messages", body).json()["localspec"]["not_used"]
+    assert told == [
+        "context_management.edits[1]: nothing is cleared here, clear_tool_uses_20250919 has no "
+        "effect",
+        "context_management.edits[2]: nothing is cleared here, clear_thinking_20251015 has no "
+        "effect",
+    ]
+
+
+def test_messages_count_the_tokens_of_reasoning(strict: Served) -> None:
+    """As chat completions do; clients show the number."""
+    body = {"messages": QUESTION, "max_tokens": 50, **SAID}
+    chat = strict.post("/v1/chat/completions", body).json()
+    thoughts = chat["usage"]["completion_tokens_details"]["reasoning_tokens"]
+    body |= {"thinking": {"type": "adaptive"}}
+    usage = strict.post("/v1/messages", body).json()["usage"]
+    assert usage["output_tokens_details"] == {"thinking_tokens": thoughts}
+    assert usage["output_tokens"] > thoughts > 0
+    lines = strict.post("/v1/messages", {**body, "stream": True}).text.splitlines()
+    events = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+    [last] = [event["usage"] for event in events if event["type"] == "message_delta"]
+    assert last["output_tokens_details"] == {"thinking_tokens": thoughts}
+
+
 @pytest.mark.parametrize(
     ("asked", "kind"),
     [
@@ -227,6 +280,22 @@ def test_what_a_tool_gave_back_and_no_model_here_reads(strict: Served) -> None:
     ]
     answer = strict.post("/v1/responses", {"input": items, "max_output_tokens": 16})
     assert 40 < answer.json()["usage"]["input_tokens"] < 200
+
+
+def test_what_a_client_sends_with_every_request_is_said_once(strict: Served) -> None:
+    told = ["the block x-anthropic-billing", "the tool 'often_1'", "a tool of the type 'often_2'"]
+    billing = [{"type": "text", "text": "x-anthropic-billing-header: a"}]
+    claude = {"messages": QUESTION, "max_tokens": 1, "system": billing}
+    claude["tools"] = [{"type": "web_search_20250305", "name": "often_1"}]
+    codex = {"input": "ls", "max_output_tokens": 16, "tools": [{"type": "often_2"}]}
+    for _ in range(2):
+        assert strict.post("/v1/messages", claude).status_code == 200
+        assert strict.post("/v1/responses", codex).status_code == 200
+    # The log has its lines in order.
+    strict.post("/v1/messages", {**claude, "last_of_all": 1})
+    wait_for(lambda: any("last_of_all" in line for line in strict.lines))
+    counts = [sum(f"left out {each}" in line for line in strict.lines) for each in told]
+    assert counts == [1, 1, 1]
 
 
 def test_blocks_of_another_server_are_left_out(strict: Served) -> None:

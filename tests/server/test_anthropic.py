@@ -16,7 +16,7 @@ from fakes.served import Served
 from pydantic import TypeAdapter
 
 from localspec.engine.engine import Engine
-from localspec.server import anthropic_messages
+from localspec.server import anthropic_input, anthropic_messages
 from localspec.server.anthropic_messages import _Blocks
 from localspec.server.fields import Fields
 from localspec.server.options import TextSettings
@@ -137,6 +137,7 @@ def test_a_stream_that_ends_before_its_first_token_has_a_beginning() -> None:
     class Nothing:
         stop_reason, stop_string, stats = None, None, Stats()
         origins, number, budget_spent, not_used = set[str](), 0, False, ()
+        thinking_budget = SimpleNamespace(used=0)
         asked = SimpleNamespace(settings=TextSettings())
 
         @asynccontextmanager
@@ -161,7 +162,7 @@ def test_a_stream_that_ends_before_its_first_token_has_a_beginning() -> None:
         settings_of=lambda *_body, **_given: TextSettings(), reply=reply,
         inputs=SimpleNamespace(chat=chat),
     )  # fmt: skip
-    request = anthropic_messages.read(Fields({"messages": QUESTION, "max_tokens": 4}), service)
+    request = anthropic_input.read(Fields({"messages": QUESTION, "max_tokens": 4}), service)
 
     async def read() -> list[str]:
         return [line async for line in anthropic_messages.events(request, service)]

@@ -148,6 +148,14 @@ def test_agents_are_told_how_long_a_text_may_be(context: int | None, answer: int
     assert found["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == str(answer or 16_384)
 
 
+@pytest.mark.parametrize(("context", "is_told"), [(32_768, True), (65_536, False)])
+def test_codex_is_told_which_context_long_messages_take(context: int, is_told: bool) -> None:
+    """Where what is left of a conversation is above its limit, it would compact without end."""
+    settings = setup("codex", "http://a", [NAME], key=False, contexts={NAME: context})
+    limit = tomllib.loads(settings.partition("\n# and in")[0])["model_auto_compact_token_limit"]
+    assert (limit < 35_000, "take --ctx 65536" in settings) == (is_told, is_told)
+
+
 def test_the_context_is_that_of_the_server_and_none_that_the_model_does_not_read(
     tmp_path: Path,
 ) -> None:

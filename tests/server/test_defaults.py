@@ -190,6 +190,31 @@ def test_a_chat_without_a_system_prompt_has_the_servers(told: Served, path: str)
         return int(found["prompt_n"] + found["cache_n"])
 
     assert read(**owns.get(path, messages)) - read() == len("HmmHmm.") - len("Hm.")
+    empty = {name: "" for name in owns.get(path, {})}
+    silent = {"messages": [{"role": "system", "content": ""}, *GREETING]}
+    assert read(**(empty or silent)) == read()
+
+
+# The protocols that have system messages behind a question, and their member for messages.
+REMINDED = {
+    "/v1/responses": "input",
+    "/v1/chat/completions": "messages",
+    "/v1/messages": "messages",
+    "/api/chat": "messages",
+}
+
+
+@pytest.mark.parametrize("path", REMINDED)
+def test_a_later_system_message_is_no_system_prompt(told: Served, path: str) -> None:
+    def read(system: str) -> int:
+        role = "developer" if path == "/v1/responses" else "system"
+        own = [{"role": role, "content": system}] if system else []
+        messages = [*own, *GREETING, {"role": "system", "content": "Now."}, *GREETING]
+        body = {"model": "levels", **_request(path), REMINDED[path]: messages}
+        found = told.post(path, body).json()["timings"]
+        return int(found["prompt_n"] + found["cache_n"])
+
+    assert read("HmmHmm.") - read("") == len("HmmHmm.") - len("Hm.")
 
 
 def test_the_servers_system_prompt_is_first_and_only_where_there_is_none(told: Served) -> None:
@@ -199,6 +224,8 @@ def test_the_servers_system_prompt_is_first_and_only_where_there_is_none(told: S
 
     assert prompt("user").index("Hm.") < prompt("user").index("<user>")
     assert "Hm." not in prompt("developer", "user") + prompt("system", "user")
+    later = prompt("user", "system", "user")
+    assert later.index("Hm.") < later.index("<user>") < later.index("<system>")
     assert told.get("/props").json()["localspec"]["system"] == "Hm."
 
 
@@ -219,6 +246,8 @@ def test_a_server_that_lets_models_think_does_so_for_anthropics_clients(
             body, _ = REQUESTS["/v1/messages"]
             asked = served.post("/v1/messages/count_tokens", body)
             counted[switch] = asked.json()["input_tokens"]
+            silent = served.post("/v1/messages/count_tokens", {**body, "system": ""})
+            assert silent.json() == asked.json()  # an empty system prompt is none
     assert counted["--no-think"] > counted["--think"]
 
 

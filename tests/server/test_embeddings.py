@@ -75,6 +75,25 @@ def differs(found: Any, expected: np.ndarray) -> float:
     return float(np.abs(np.array(found) - expected).max())
 
 
+MISTYPED = [
+    ("/v1/embeddings", {"input": "an", "dimension": 4, "user": "me"}, "dimension"),
+    ("/api/embed", {"input": "an", "keep_alive": 5, "truncat": True}, "truncat"),
+    ("/v1/rerank", {"query": "an", "documents": ["bs"], "top": 1}, "top"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "name"), MISTYPED)
+def test_members_without_effect_are_logged_once(
+    path: str, body: Any, name: str, beside: Served
+) -> None:
+    for _ in range(2):
+        assert beside.post(path, body).status_code == 200
+    said = f"what is not used of a request: {name}: there is no such member; did you mean {name}"
+    wait_for(lambda: any(said in line for line in beside.lines))
+    assert len([line for line in beside.lines if f"{name}: there is" in line]) == 1
+    assert not [line for line in beside.lines if "keep_alive" in line or "user:" in line]
+
+
 @pytest.mark.parametrize("form", ["float", "base64", None])
 def test_openai(form: Any, openai: OpenAI, expected: np.ndarray) -> None:
     chosen = {"encoding_format": form} if form else {}

@@ -15,9 +15,10 @@ from fakes.served import Served, serving, wait_for
 from fakes.tiny import tiny_model
 
 import localspec
+from localspec.engine import kept_store
+from localspec.engine.kept_store import kept_folder
 from localspec.generation_config import GenerationConfig
-from localspec.server import kept_states
-from localspec.server.kept_states import KeptStates, kept_folder
+from localspec.server.kept_states import KeptStates
 from localspec.server.slot_pool import SlotPool
 
 SYSTEM = {"role": "system", "content": "You answer questions about the terminal. " * 4}
@@ -216,13 +217,13 @@ def test_those_used_last_are_kept_longest(
         assert held == [prompts[2], prompts[0]]
         # The order in which new texts take their places.
         assert pool.slots[1].used < pool.slots[0].used <= 0
-    monkeypatch.setattr(kept_states, "_MOST_BYTES", int(1.5 * size))
+    monkeypatch.setattr(kept_store, "_MOST_BYTES", int(1.5 * size))
     with slots(model, tmp_path, 2):
         pass
     with slots(model, tmp_path, 2) as pool:
         assert pool.slots[0].slot.target.tokens[:61] == prompts[2]
         assert not pool.slots[1].slot.target.tokens
-    monkeypatch.setattr(kept_states, "_MOST_BYTES", size // 2)
+    monkeypatch.setattr(kept_store, "_MOST_BYTES", size // 2)
     with slots(model, tmp_path, 2):
         pass
     assert "it was not saved" in said.text

@@ -81,6 +81,16 @@ def test_a_request_gets_the_model_that_it_names(both: Served, texts: dict[str, s
         assert ask(both, "default")["model"] == ask(both, "")["model"] == name
     loads = [line for line in both.lines if " loading " in line]
     assert [line.rpartition(" ")[2] for line in loads] == [SECOND, FIRST]
+    # What is true of each model's context is said at the first.
+    assert sum("are too few" in line for line in both.lines) == 1
+
+
+def test_what_has_no_effect_is_logged_once_for_all_models(both: Served) -> None:
+    for name in (FIRST, SECOND, FIRST):
+        answer = ask(both, name, max_tokens=1, temprature=1)
+        assert len(answer["localspec"]["not_used"]) == 1
+    wait_for(lambda: sum(" + 1 tokens" in line for line in both.lines) >= 3)
+    assert sum("not used of a request: temprature" in line for line in both.lines) == 1
 
 
 @pytest.mark.slow
@@ -141,6 +151,16 @@ def test_an_answer_goes_on_with_another_model(both: Served, texts: dict[str, str
         assert other.model == SECOND and other.usage and first.usage
         assert other.usage.input_tokens > first.usage.input_tokens
         assert client.responses.retrieve(first.id).output_text == first.output_text
+
+
+def test_the_wait_for_a_model_counts(both: Served) -> None:
+    """In the log, its objects and the metrics, which have one number."""
+    ask(both, FIRST)
+    counted = "localspec:queue_seconds_total"
+    before = metric(both, counted)
+    body = {"model": SECOND, "prompt": "ls", "stream": False, "options": {"num_predict": 2}}
+    answer = both.post("/api/generate", body).json()
+    assert metric(both, counted) - before > answer["load_duration"] / 2e9
 
 
 @pytest.mark.parametrize("is_damaged_before", [True, False])
@@ -282,6 +302,7 @@ class Models:
         return SimpleNamespace(
             name=name,
             engine=SimpleNamespace(context=64),
+            adapters=(),
             pool=SimpleNamespace(busy=0),
             close=lambda: self.history.append(f"close {name}"),
         )

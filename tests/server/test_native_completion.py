@@ -1,9 +1,10 @@
 """POST /completion, as llama-server's own clients send it."""
 
+import asyncio
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from random import Random
 from typing import Any
 
@@ -15,8 +16,13 @@ from hypothesis import strategies as st
 
 import localspec
 from localspec.engine.engine import Engine
+from localspec.server import native_answer, native_completion
+from localspec.server.fields import Fields
 from localspec.server.native_answer import _Written
+from localspec.server.openai_parts import merged
 from localspec.server.reply import Delta
+from localspec.server.service import Service
+from localspec.server.slot_pool import SlotPool
 from localspec.server.tool_calls import Text
 
 PROMPT = "for i in ls ls ls"
@@ -354,3 +360,26 @@ def test_what_is_refused(strict: Served, changed: dict[str, Any], said: str) -> 
     answer = httpx.post(f"{strict.url}/completion", json={**BODY, **changed}, timeout=60)
     assert answer.status_code == 400
     assert said in answer.json()["error"]["message"]
+
+
+def test_a_line_that_is_cut_is_the_end_also_where_the_model_has_come_to_its_own(
+    own_cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model writes ahead of what is read of it."""
+
+    async def read_late(*given: Any) -> AsyncIterator[Any]:
+        for each in [each async for each in merged(*given)]:
+            yield each
+
+    monkeypatch.setattr(native_answer, "merged", read_late)
+    body = {"prompt": "ls -l ls -l ls -l", "n_predict": 40, "temperature": 0}
+    with localspec.load(draft="none", threads=1, context=256) as engine:
+        service = Service(engine, SlotPool(engine, 1, 1), ["m"])
+
+        async def answered(**more: Any) -> Any:
+            request = native_completion.read(Fields({**body, **more}), service)
+            return await (await native_completion.answer(request, service)).complete()
+
+        whole, cut = asyncio.run(answered()), asyncio.run(answered(n_indent=4))
+    assert (whole["content"], whole["stop_type"]) == ("\n```", "eos")
+    assert (cut["content"], cut["stop_type"]) == ("\n", "limit")

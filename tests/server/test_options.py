@@ -10,7 +10,7 @@ import pytest
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.sampling.params import SamplingParams
-from localspec.server import anthropic_messages, openai_chat, openai_completions, openai_responses
+from localspec.server import anthropic_input, openai_chat, openai_completions, openai_responses
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.options import settings_of
@@ -218,7 +218,7 @@ def test_a_schema_beside_the_other_members() -> None:
     for settings in (
         openai_chat.read(body, SERVICE).chat.settings,
         openai_responses.read(body, SERVICE, StoredResponses()).chat.settings,
-        anthropic_messages.read(body, SERVICE).settings,
+        anthropic_input.read(body, SERVICE).settings,
     ):
         assert json.loads(settings.schema or "") == schema
     both = {**body.values, "response_format": {"type": "json_object"}}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from fakes.browser import opened, part, say, script
-from fakes.served import Served
+from fakes.served import Served, serving
 
 playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
@@ -58,6 +58,26 @@ def test_the_server_takes_them(page: Any, served: Served) -> None:
     say(page, "How do I list files by size?")
     line = page.locator(".answer .facts").inner_text()
     assert line.startswith("3 tokens") and "seed 5" in line and "cut off" in line
+
+
+def test_a_seed_of_minus_one_is_random_beside_that_of_the_server(
+    browser: Any, own_cache: None
+) -> None:
+    options = ("--threads", "1", "--ctx", "256", "--draft", "none", "--seed", "12")
+    with serving(*options) as seeded, opened(browser.new_context(), seeded) as page:
+        page.locator("#draft", has_text="draft:").wait_for(timeout=60_000)
+        page.get_by_role("button", name="Settings").click()
+        page.get_by_label("Longest").fill("2")
+        page.get_by_role("button", name="Done").click()
+        say(page, "x")
+        page.get_by_role("button", name="Settings").click()
+        assert page.get_by_label("Seed").get_attribute("placeholder") == "12"
+        page.get_by_label("Seed").fill("-1")
+        page.get_by_role("button", name="Done").click()
+        say(page, "x")
+        fixed, drawn = page.locator(".answer .facts").all_inner_texts()
+        assert "seed 12" in fixed
+        assert "seed " in drawn and "seed 12 " not in f"{drawn} "
 
 
 def test_what_is_no_value_is_neither_sent_nor_kept(page: Any) -> None:

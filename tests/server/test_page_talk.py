@@ -249,10 +249,28 @@ KEPT = """async ([images, text]) => {
 
 
 def test_what_is_too_long_to_keep(tab: Any) -> None:
-    """Images go first; then nothing is kept, which the page says."""
-    assert tab.evaluate(KEPT, [[1000, 1000], "a"]) == [True, [[2, None]]]
-    assert tab.evaluate(KEPT, [[3_000_000, 2_000_000], "a"]) == [True, [[0, 2]]]
-    assert tab.evaluate(KEPT, [[], "a" * 5_000_000]) == [False, []]
+    """Images go first, then answers that are not shown; then nothing is kept. The page says it."""
+    assert tab.evaluate(KEPT, [[1000, 1000], "a"]) == ["", [[2, None]]]
+    assert tab.evaluate(KEPT, [[3_000_000, 2_000_000], "a"]) == ["", [[0, 2]]]
+    assert tab.evaluate(KEPT, [[], "a" * 5_000_000]) == ["it", []]
+
+
+def test_of_answers_that_are_too_long_to_keep_those_that_are_shown_stay(page: Any) -> None:
+    script(page, [part("old " * 600_000)], [part("new " * 600_000)], [part("short")])
+    say(page, "first")
+    assert page.locator(".error").count() == 0
+    page.get_by_role("button", name="Again").click()
+    answered(page)
+    told = page.locator(".error", has_text="too long for the browser to keep")
+    expect(told).to_have_count(1)
+    assert told.inner_text().endswith("a reload would forget its other answers.")
+    say(page, "second")
+    expect(told).to_have_count(1)
+    page.reload()
+    answered(page)
+    first, second = texts(page, "text")
+    assert first.startswith("new new") and second == "short"
+    expect(page.get_by_role("button", name="Former answer").first).to_be_hidden()
 
 
 @pytest.mark.parametrize("kept", ['[{"text": "old"}]', '{"turns": []}', "[", "3"])

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fakes.browser import answered, opened, part, say, script
+from fakes.browser import answered, part, ready, say, script, shown
 from fakes.served import Served
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -15,15 +15,8 @@ CUT_OFF = {"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}
 
 @pytest.fixture
 def page(browser: Any, served: Served) -> Iterator[Any]:
-    with opened(browser.new_context(viewport={"width": 390, "height": 700}), served) as page:
-        page.locator("#draft", has_text="draft:").wait_for(timeout=60_000)
+    with ready(browser, served) as page:
         yield page
-
-
-def shown(page: Any) -> list[str]:
-    """The questions and answers of the conversation."""
-    found: list[str] = page.locator("article :is(.asked, .text)").all_inner_texts()
-    return [each.strip() for each in found]
 
 
 def press(page: Any, name: str) -> None:

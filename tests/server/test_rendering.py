@@ -8,7 +8,7 @@ import pytest
 
 from localspec.errors import InvalidValueError
 from localspec.server import openai_chat, openai_responses, rendering
-from localspec.server.anthropic_messages import read as read_messages
+from localspec.server.anthropic_input import read as read_messages
 from localspec.server.fields import Fields
 from localspec.server.options import TextSettings
 from localspec.server.rendering import render_chat

@@ -10,7 +10,8 @@ from fakes.projectors import picture
 from localspec.engine import media_parts
 from localspec.engine.media_marks import media_mark
 from localspec.errors import ModelLoadError, OutOfMemoryError
-from localspec.server import anthropic_messages
+from localspec.server import anthropic_input
+from localspec.server.anthropic_tools import AnthropicTools
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.responses_input import input_messages
@@ -88,7 +89,11 @@ def test_a_message_without_its_content_is_refused(role: str) -> None:
         input_messages(item, ToolNames(), StoredResponses(), None)
     if role != "developer":
         with pytest.raises(ApiError, match=r"messages\[0\] has no content"):
-            list(anthropic_messages._messages(Fields({"messages": [{"role": role}]}), None))
+            list(
+                anthropic_input._messages(
+                    Fields({"messages": [{"role": role}]}), AnthropicTools(Fields({})), None
+                )
+            )
     # Clients send null.
     assert read({"role": role, "content": None})[0]["content"] == ""
     with pytest.raises(ApiError, match="content is 5; it must be a text or a list of parts"):

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from localspec.server.anthropic_tools import AnthropicTools
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
-from localspec.server.tool_use import anthropic_tools, openai_tools
+from localspec.server.tool_use import openai_tools
 
 TOOLS: list[Any] = [{"type": "function", "function": {"name": name}} for name in ("f", "g", "h")]
 OF_CHATS = {"mode": "required", "tools": [{"type": "function", "function": {"name": "g"}}]}
@@ -57,13 +58,13 @@ def test_a_tool_of_anthropics_models_that_the_client_runs_is_refused() -> None:
     with pytest.raises(
         ApiError, match=r"tools.0..type is .bash_20250124.; .*input_schema"
     ) as raised:
-        anthropic_tools(Fields({"tools": [{"type": "bash_20250124", "name": "bash"}]}))
+        AnthropicTools(Fields({"tools": [{"type": "bash_20250124", "name": "bash"}]}))
     assert (raised.value.status, raised.value.param) == (400, "tools[0].type")
 
 
 @pytest.mark.parametrize("named", [{"type": "any"}, {"type": "tool", "name": "web_search"}])
 def test_a_call_of_a_tool_that_is_left_out_is_refused(named: dict[str, Any]) -> None:
     searching = {"type": "web_search_20250305", "name": "web_search"}
-    assert not anthropic_tools(Fields({"tools": [searching]})).tools
+    assert not AnthropicTools(Fields({"tools": [searching]})).use().tools
     with pytest.raises(ApiError, match="can call"):
-        anthropic_tools(Fields({"tools": [searching], "tool_choice": named}))
+        AnthropicTools(Fields({"tools": [searching], "tool_choice": named})).use()

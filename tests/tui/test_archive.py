@@ -275,6 +275,17 @@ def test_a_session_continued_after_its_deletion_is_saved_whole(archive: Archive)
     assert (opened.title, opened.system) == ("one", "system")
 
 
+def test_a_session_that_another_process_deletes_is_not_stored(archive: Archive, file: Path) -> None:
+    key = save_session(archive, "one")
+    assert archive.is_stored(key)
+    with closing(Archive(file)) as other:
+        other.delete(key)
+    assert not archive.is_stored(key)
+    conversation = Conversation([Turn("user", "two")])
+    archive.save(key, [], conversation.last)
+    assert archive.is_stored(key)
+
+
 def test_two_archives_can_write_one_session(archive: Archive, file: Path) -> None:
     key = save_session(archive, "one")
     with closing(Archive(file)) as other:

@@ -16,6 +16,7 @@ from fakes.terminal import on_terminal
 from localspec.cli.chat import chat
 from localspec.cli.forget import forget
 from localspec.conversation.turns import Conversation, Turn
+from localspec.drafters.suffix_store import default_folder
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.paths import data_folder
 from localspec_tui import database, launch
@@ -138,6 +139,23 @@ def test_the_question_before_chats_are_forgotten(home: Path, answer: str) -> Non
     assert ("nothing was deleted" in shown) == (answer == "n")
     assert ("are deleted" in shown) == (answer == "y")
     assert bool(found(home, SECRET)) == (answer == "n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX terminals")
+@pytest.mark.parametrize(("arguments", "answer"), [([], "y"), ([], "n"), (["--yes"], "")])
+def test_the_question_before_texts_are_forgotten(
+    home: Path, arguments: list[str], answer: str
+) -> None:
+    """At a terminal; a script is not asked."""
+    stored = default_folder() / "a.tokens"
+    stored.parent.mkdir(parents=True)
+    stored.touch()
+    typed, after = (f"{answer}\n".encode(), b"[y/N]") if answer else (b"", b"")
+    code, shown = on_terminal("forget", *arguments, answer=typed, after=after)
+    assert code == 0
+    assert ("Delete all stored texts and caches?" in shown) == bool(answer)
+    assert ("nothing was deleted" in shown) == stored.exists() == (answer == "n")
+    assert localspec("forget").code == 0 and not stored.exists()
 
 
 def test_chats_that_cannot_be_forgotten_are_one_line(home: Path) -> None:

@@ -50,7 +50,7 @@ def test_an_answer_goes_on_with_its_budget_and_its_template(chat: Chat, file: Pa
         ({"session_options": {"thinking_budget": 9}}, "with a thinking budget of 5, and there is"),
         (
             {"chat_template": f"{OPENED} "},
-            "with another chat template, with other rotations (RoPE), or where other images were",
+            "with another chat template, with other rotations (RoPE) or adapters (LoRA), or where",
         ),
     ],
 )

@@ -100,6 +100,53 @@ def test_a_context_that_nobody_named_is_that_of_now(chat: Chat, file: Path) -> N
     assert script.engines[0].options["context"] == 4096 and "begun" not in done.notes
 
 
+def test_it_goes_on_with_its_adapters(chat: Chat, file: Path, tmp_path: Path) -> None:
+    adapter = tmp_path / "style.gguf"
+    adapter.touch()
+    begun_with = {**USUAL, "lora": [f"{adapter}:0.5"]}
+    chat(Script(["One."]), "hi\n", runtime=begun_with)
+    assert kept_in(file).runtime == begun_with
+    script = Script(["Two."])
+    done = chat(script, "hi\n", latest=True, runtime={**USUAL, "lora": []})
+    assert script.engines[0].options["lora"] == [f"{adapter}:0.5"]
+    assert f"(--lora {adapter}:0.5, as this conversation was begun)" in done.notes
+    script, named = Script(["Three."]), frozenset({"lora"})
+    done = chat(script, "hi\n", latest=True, runtime={**USUAL, "lora": []}, named=named)
+    assert script.engines[0].options["lora"] == []
+    assert f"(this conversation was begun with --lora {adapter}:0.5)" in done.notes
+    done = chat(Script(["Four."]), "hi\n", latest=True, runtime=begun_with, named=named)
+    assert "(this conversation was begun with --lora none)" in done.notes
+    adapter.unlink()
+    script = Script(["Five."])
+    done = chat(script, "hi\n", latest=True, runtime={**USUAL, "lora": []})
+    assert script.engines[0].options["lora"] == []
+    gone = "style.gguf is not on this machine any more; this conversation goes on without it"
+    assert gone in done.notes
+
+
+def test_adapters_that_are_there_stay_on_without_those_that_are_gone(
+    chat: Chat, file: Path, tmp_path: Path
+) -> None:
+    there = tmp_path / "there.gguf"
+    there.touch()
+    for missing, said in (
+        (["gone.gguf:1"], "gone.gguf is not on this machine any more; this conversation goes on "),
+        (["gone.gguf:1", "lost.gguf"], "gone.gguf and lost.gguf are not on this machine any more"),
+    ):
+        begun(file, runtime={**USUAL, "lora": [missing[0], f"{there}:0.5", *missing[1:]]})
+        script = Script(["Two."])
+        done = chat(script, "hi\n", latest=True, runtime={**USUAL, "lora": []})
+        assert script.engines[0].options["lora"] == [f"{there}:0.5"]
+        assert said in done.notes
+        assert f"(--lora {there}:0.5, as this conversation was begun)" in done.notes
+
+
+def test_another_model_is_loaded_without_them(chat: Chat, file: Path) -> None:
+    script = Script(["One."])
+    chat(script, "hi\n/model other.gguf\nhi\n", runtime={**USUAL, "lora": ["style.gguf:0.5"]})
+    assert kept_in(file).runtime["lora"] == []
+
+
 def test_another_model_has_its_own(chat: Chat, file: Path) -> None:
     begun(file, runtime=BEGUN)
     script = Script(["Two."])
@@ -118,6 +165,9 @@ def test_another_model_has_its_own(chat: Chat, file: Path) -> None:
         {"rope_scaling": ["yarn"]},
         {"kv_type": 3},
         {"threads": 3},
+        {"lora": "style.gguf"},
+        {"lora": {"style.gguf": 1}},
+        {"lora": [5]},
         ["kv_type"],
     ],
 )

@@ -82,11 +82,13 @@ def test_what_cannot_be_set_is_told(chat: Chat, typed: str, line: str) -> None:
 
 def test_the_settings_show_what_the_model_recommends(tmp_path: Path) -> None:
     async def body() -> None:
-        async with running_chat(Script(metadata=OWN), tmp_path) as chat:
+        script = Script(metadata=OWN, listed={"min_p": 0, "top_p": 0.95})
+        async with running_chat(script, tmp_path) as chat:
             await chat.press("ctrl+s")
             await chat.until(lambda: chat.is_on_top(SettingsScreen))
             rows = {str(each.id): each.placeholder for each in chat.app.screen.query(Input)}
             assert rows["temperature"] == "0.6, the model's"
+            assert (rows["min_p"], rows["top_p"]) == ("0, the pair's", "0.95")
             assert (rows["top_k"], rows["xtc_threshold"]) == ("40", "0.1")
 
     asyncio.run(body())

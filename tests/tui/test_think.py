@@ -84,6 +84,19 @@ def test_how_much_is_said_where_the_template_knows_levels(tmp_path: Path) -> Non
     asyncio.run(body())
 
 
+def test_a_level_that_the_template_refuses_names_those_that_it_takes(tmp_path: Path) -> None:
+    picky = "{% if reasoning_effort == 'max' %}{{ raise_exception('no') }}{% endif %}" + TEMPLATE
+
+    async def body() -> None:
+        async with running_chat(Script(["one"], template=picky), tmp_path) as chat:
+            await chat.send("/think max")
+            await chat.send("a")
+            await chat.until(lambda: "takes no reasoning_effort max" in " ".join(chat.text.split()))
+            assert "it takes none, minimal, low, medium" in " ".join(chat.text.split())
+
+    asyncio.run(body())
+
+
 @pytest.mark.parametrize("then", ["on", "off"])
 def test_an_answer_goes_on_only_behind_the_prompt_that_it_was_begun_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str

@@ -24,6 +24,7 @@ from localspec_tui.default_options import with_defaults
 from localspec_tui.engine_events import ModelReady
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.interpreter import prioritize_engine
+from localspec_tui.keeping import wait_until_kept
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.message_history import HISTORY_LENGTH, recalled
 from localspec_tui.plain.commands import PlainCommands, message_of
@@ -103,8 +104,9 @@ class PlainChat:
 
     def begin_new(self) -> None:
         """Begin an empty conversation; the one before is kept."""
+        left = self.autosave.kept
         self.autosave.start_session(Conversation())
-        self.engine_thread.reset(self.autosave.conversation, self.settings.system)
+        self.engine_thread.reset(self.autosave.conversation, self.settings.system, left=left)
 
     @property
     def is_typed(self) -> bool:
@@ -145,7 +147,9 @@ class PlainChat:
             self.printer.note(f"going on with: {session.title}")
             for turn in session.conversation.turns[-2:]:
                 self.printer.lines(as_shown(turn))
-        self.engine_thread.reset(self.autosave.conversation, self.settings.system)
+        self.engine_thread.reset(
+            self.autosave.conversation, self.settings.system, key=self.autosave.key
+        )
 
     def _load(self) -> bool:
         self.engine_thread.load(**self.options.load_options)
@@ -159,14 +163,19 @@ class PlainChat:
             # Loading may take minutes more, and nothing is lost by ending it.
             self.archive.close()
             os._exit(self._exit_code or INTERRUPTED)
-        self.engine_thread.close()
+        if self.engine_thread.keeps:
+            self.engine_thread.end(self.autosave.kept)
+        else:
+            self.engine_thread.close()
         for event in self.engine_thread.drain():
             self._events.save(event)
         self.autosave.save_answer()
         self.autosave.save_rest()
         self.archive.close()
-        saved = self.autosave
-        for line in notes.last_words((), saved.kept, saved.failure, saved.lost, plain=True):
+        saved, unkept = self.autosave, wait_until_kept(self.engine_thread)
+        for line in notes.last_words(
+            (), saved.kept, saved.failure, saved.lost, unkept=unkept, plain=True
+        ):
             write_to_stderr(f"{line}\n")
 
     # Messages and commands.
@@ -234,4 +243,5 @@ def run_plain(options: LaunchOptions, archive: Archive) -> int:
     RuntimeConfig.of(**options.runtime)
     prioritize_engine()
     printer, options = Printer(Output()), with_defaults(options, archive)
-    return PlainChat(EngineThread(), archive, options, MessageReader(), printer).run()
+    engine_thread = EngineThread(keeps=True) if options.keep else EngineThread()
+    return PlainChat(engine_thread, archive, options, MessageReader(), printer).run()

@@ -36,7 +36,7 @@ class SessionsScreen(Dialog[tuple[str, str | None] | None]):
 
     The input matches titles first, then turns that contain all of its words. current: key of the
     open session, which cannot be deleted. read: reads the session with a key, to export it; raises
-    LocalspecError.
+    LocalspecError. forget: deletes what the model has read of the session with a key.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -56,10 +56,14 @@ class SessionsScreen(Dialog[tuple[str, str | None] | None]):
     ]
 
     def __init__(
-        self, archive: Archive, current: str | None, read: Callable[[str], SavedSession]
+        self,
+        archive: Archive,
+        current: str | None,
+        read: Callable[[str], SavedSession],
+        forget: Callable[[str], None],
     ) -> None:
         super().__init__()
-        self._archive, self._read = archive, read
+        self._archive, self._read, self._forget = archive, read, forget
         self._current = current
         self._listed: list[tuple[SessionSummary, Hit | None]] = []
 
@@ -202,6 +206,7 @@ class SessionsScreen(Dialog[tuple[str, str | None] | None]):
         def answered(choice: str | None) -> None:
             if choice == "delete":
                 self._change(lambda: self._archive.delete(session.key))
+                self._forget(session.key)
 
         choices = {"keep": "Keep it", "delete": "Delete this conversation"}
         question = f"Delete “{session.title}”, {messages_text(session.turns)}?"

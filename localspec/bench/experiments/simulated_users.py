@@ -79,7 +79,7 @@ class UserWriter(Writer):
     def decide(self) -> None:
         """Decide, which takes time unless the text rests."""
         super().decide()
-        self.deciding = 0.0 if self.share.resting else self._asking
+        self.deciding = self._asking if self.share.asked else 0.0
 
     def limit(self) -> Limit:
         """As many tokens as are left."""

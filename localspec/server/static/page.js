@@ -225,9 +225,10 @@ function rest(told) {
 }
 
 function save() {
-  if (isLeft || talk.save() || talk.isTold) return;
-  talk.isTold = true;
-  tell("This conversation is too long for the browser to keep: a reload would forget it.");
+  const forgotten = isLeft ? "" : talk.save();
+  if (!forgotten || talk.told === forgotten) return;
+  talk.told = forgotten;
+  tell(`This conversation is too long for the browser to keep: a reload would forget ${forgotten}.`);
 }
 
 // Beginning anew, and editing.

@@ -26,6 +26,10 @@ const withoutImages = (turn) => ({
   answers: turn.answers.map((each) => ({ ...each, behind: each.behind.map(withoutImages) })),
 });
 
+// The conversation as it is seen: what stands behind an answer that is not shown goes with it.
+const withoutOthers = (turn) => (
+  turn.shown < 0 ? turn : { ...turn, answers: [turn.answers[turn.shown]], shown: 0 });
+
 // A turn as it is kept now. It was kept with one `answer` before there were several.
 function withAnswers({ answer, ...turn }) {
   if (!answer) return turn;
@@ -83,11 +87,14 @@ export class Talk {
     return allKept(this.turns.flatMap((turn) => [...replaced(turn), turn]));
   }
 
-  // Keep it in the tab, without its images where it is too long with them; whether it is kept.
+  // Keep it in the tab, as much as there is room for: without its images, and without the answers
+  // that are not shown. What a reload would forget beside images; empty: nothing.
   save() {
     const turns = this.kept;
     const bare = turns.map(withoutImages);
     const fits = (some) => JSON.stringify(some).length <= MOST_KEPT && keep(ofTab, NAME, some);
-    return fits(turns) || fits(bare) || (keep(ofTab, NAME, []) && !turns.length);
+    if (fits(turns) || fits(bare)) return "";
+    if (fits(bare.map(withoutOthers))) return "its other answers";
+    return keep(ofTab, NAME, []) && !turns.length ? "" : "it";
   }
 }
