@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import mul
 
 # With each new observation of a position, its older observations count this much less.
 _FORGETTING = 0.96
@@ -31,6 +32,10 @@ _TYPICAL_SHARES = (0.01, 0.06, 0.10, 0.10, 0.13, 0.13, 0.13, 0.12, 0.11, 0.11)
 _SHARE_WEIGHT, _SHARE_FORGETTING = 5.0, 0.98
 _BIN_FORGETTING = 0.995
 _BIN_WEIGHT = 3.0
+# What a position in the draft adds to the confidence is learnt from its last tokens. So many tokens
+# for which it adds nothing are added to them.
+_PLACE_FORGETTING = 0.99
+_PLACE_WEIGHT = 12.0
 
 
 @dataclass(slots=True)
@@ -188,7 +193,8 @@ class ConfidenceTable:
     """The probability that a drafted token is accepted, by the drafter's confidence in it.
 
     Bins with few observations use the typical rate, shifted (in log-odds) by how much this
-    drafter's pooled rate differs from the typical one.
+    drafter's pooled rate differs from the typical one. Positions (from 0) at which more or fewer
+    tokens are right than their confidence tells are shifted in the same way.
 
     earlier: the drafts of earlier runs, of which few count.
     """
@@ -196,36 +202,77 @@ class ConfidenceTable:
     def __init__(self, earlier: DraftCounts | None = None) -> None:
         self._right, self._tried = _few((earlier or DraftCounts()).margins, _EARLIER_BY_BIN)
         self._lately = [_SHARE_WEIGHT * share for share in _TYPICAL_SHARES]
+        self._positions: list[_Position] = []
 
-    def learn(self, margin: float, right: bool) -> None:
+    def learn(self, margin: float, right: bool, position: int = 0) -> None:
         """Learn whether a token drafted with this margin was right."""
         bin_ = bisect_right(_MARGINS, margin)
+        while len(self._positions) <= position:
+            self._positions.append(_Position())
+        self._positions[position].learn(bin_, right)
         self._lately = [_SHARE_FORGETTING * each for each in self._lately]
         self._lately[bin_] += 1
         self._right[bin_] = _BIN_FORGETTING * self._right[bin_] + right
         self._tried[bin_] = _BIN_FORGETTING * self._tried[bin_] + 1
 
-    def chance(self, margin: float, pooled: float) -> float:
+    def chance(self, margin: float, pooled: float, position: int = 0) -> float:
         """The probability for a token with this margin. pooled: the rate over all tokens."""
-        return self._chance(bisect_right(_MARGINS, margin), pooled)
+        return self.chances(pooled, position)[bisect_right(_MARGINS, margin)]
 
     def outcomes(self, pooled: float) -> list[tuple[float, float]]:
-        """What a token to be drawn may be: (share of tokens lately, probability) by bin."""
+        """What the first token of a draft may be: (share of tokens lately, probability) by bin."""
         total = sum(self._lately)
         return [
-            (lately / total, self._chance(bin_, pooled)) for bin_, lately in enumerate(self._lately)
+            (lately / total, chance)
+            for lately, chance in zip(self._lately, self.chances(pooled), strict=True)
         ]
 
-    def _chance(self, bin_: int, pooled: float) -> float:
-        odds = _odds(_TYPICAL[bin_]) * _odds(pooled) / _odds(_TYPICAL_POOLED)
-        expected = odds / (1 + odds)
-        return (self._right[bin_] + _BIN_WEIGHT * expected) / (self._tried[bin_] + _BIN_WEIGHT)
+    def chances(self, pooled: float, position: int = 0) -> list[float]:
+        """(BINS,) the probabilities at a position by the bins of confidence."""
+        by = _odds(pooled) / _odds(_TYPICAL_POOLED)
+        chances = [
+            (right + _BIN_WEIGHT * _shifted(typical, by)) / (tried + _BIN_WEIGHT)
+            for right, tried, typical in zip(self._right, self._tried, _TYPICAL, strict=True)
+        ]
+        if position < len(self._positions):
+            shift = self._positions[position].shift(chances)
+            chances = [_shifted(each, shift) for each in chances]
+        return chances
+
+
+class _Position:
+    """What was drafted lately at one position of the drafts."""
+
+    def __init__(self) -> None:
+        self._right, self._tried = 0.0, [0.0] * BINS
+
+    def learn(self, bin_: int, right: bool) -> None:
+        """Learn whether a token of a bin of confidence was right."""
+        self._right = _PLACE_FORGETTING * self._right + right
+        self._tried = [_PLACE_FORGETTING * each for each in self._tried]
+        self._tried[bin_] += 1
+
+    def shift(self, chances: Sequence[float]) -> float:
+        """By what the odds of a token's confidence are multiplied here.
+
+        chances: (BINS,) the probabilities by confidence alone.
+        """
+        tried = sum(self._tried)
+        mean = sum(map(mul, self._tried, chances)) / tried
+        right = (self._right + _PLACE_WEIGHT * mean) / (tried + _PLACE_WEIGHT)
+        return _odds(right) / _odds(mean)
 
 
 def _few(earlier: Sequence[Tally], most: float) -> tuple[list[float], list[float]]:
     """Return right and tried tokens in the proportion of earlier ones, of which `most` count."""
     few = [each.few(most) for each in earlier]
     return [each.right for each in few], [each.tried for each in few]
+
+
+def _shifted(chance: float, by: float) -> float:
+    """The probability whose odds are so many times those of this one."""
+    odds = _odds(chance) * by
+    return odds / (1 + odds)
 
 
 def _odds(chance: float) -> float:

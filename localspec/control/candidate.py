@@ -98,8 +98,7 @@ class Candidate:
         self._wait = 1
         # Whether the drafter has drafted nothing in this text.
         self._idle = False
-        self._texts_waited = 0
-        self._wait_texts = 1
+        self._texts_waited, self._wait_texts = 0, 1
 
     def move_to(self, drafter: Drafter, cost: DrafterCost) -> None:
         """Go on with what was learnt, for the same drafter in another text."""
@@ -169,8 +168,7 @@ class Candidate:
         depth = self.depth(limit)
         if self._chances:
             chances = self._chances(limit.to(depth))
-        elif self.cheap:
-            # Cheap drafters run no model.
+        elif self.cheap:  # it runs no model
             self._shadow = cast(ComputedDrafter, self.drafter).propose(limit)
             chances = self.acceptance_rates.chances(len(self._shadow))
         else:
@@ -336,18 +334,20 @@ class Candidate:
         """Record a token drawn with this margin; return the probability that it is accepted."""
         self.reports_confidence = True
         self._margins.append(margin)
-        return self._confidence_table.chance(margin, self.acceptance_rates.pooled)
+        position = len(self._margins) - 1
+        return self._confidence_table.chance(margin, self.acceptance_rates.pooled, position)
 
     def gain_of_looking(self, passes: Sequence[float], deepest: int) -> float:
         """Seconds that it gains to draw one token, whose confidence decides about the rest.
 
         passes: seconds by rows, entry 0 unused. deepest: the most tokens of the draft. 0 if the
-        drafter reports no confidence, or draws all tokens at once.
+        drafter reports no confidence, draws all tokens at once, or may draw none.
         """
-        if not self.reports_confidence or self.parallel:
+        if not self.reports_confidence or self.parallel or not deepest:
             return 0.0
         outcomes = self._confidence_table.outcomes(self.acceptance_rates.pooled)
-        return gain_of_looking(outcomes, passes, self.cost.first, self.cost.further, deepest)
+        behind, cost = self.acceptance_rates.chances(deepest)[1:], self.cost
+        return gain_of_looking(outcomes, behind, passes, cost.first, cost.further)
 
     # After a step.
 
@@ -358,7 +358,7 @@ class Candidate:
             margin = self._margins[position] if position < len(self._margins) else None
             self.counts.add(position, right, margin)
             if margin is not None:
-                self._confidence_table.learn(margin, right)
+                self._confidence_table.learn(margin, right, position)
         self._margins = []
         self._shadow = None
 

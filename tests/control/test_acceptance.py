@@ -13,6 +13,7 @@ from localspec.control.acceptance import (
     ConfidenceTable,
     DraftCounts,
     Tally,
+    _Position,
     correctness,
 )
 
@@ -125,7 +126,8 @@ def test_each_bin_is_learnt_by_itself_and_the_newest_tokens_count_most(
         of_bin = [right for each, right in seen if each == bin_]
         right, tried = share(of_bin, range(len(of_bin))[::-1], 0.995)
         expected = (right + 3 * fresh.chance(margin, 0.6)) / (tried + 3)
-        assert table.chance(margin, 0.6) == pytest.approx(expected)
+        # At a position of which nothing is known.
+        assert table.chance(margin, 0.6, 1) == pytest.approx(expected)
         weights.append(
             sum(0.98**age for age, (each, _) in zip(ages, seen, strict=True) if each == bin_)
         )
@@ -148,6 +150,30 @@ def test_earlier_runs_are_kept_by_the_bins_in_which_they_are_read(bin_: int) -> 
         # Sixteen tokens count, none of which was right, beside three of the first guess.
         part = 3 / 19 if other == bin_ else 1.0
         assert after.chance(margin, 0.5) == pytest.approx(part * before.chance(margin, 0.5))
+
+
+def test_a_position_at_which_confidence_tells_too_much_is_learnt() -> None:
+    table = ConfidenceTable()
+    for number in range(60):
+        table.learn(5.0, True, 0)
+        table.learn(5.0, number % 5 == 0, 1)
+    first, second, third = (table.chance(5.0, 0.6, position) for position in range(3))
+    assert first > 0.9 and second < 0.35
+    # Nothing was drafted there yet: by confidence alone.
+    assert 0.5 < third < 0.7
+    assert [first, second] == [table.chances(0.6, position)[-1] for position in (0, 1)]
+    assert dict(zip(MARGINS, table.outcomes(0.6), strict=True))[5.0][1] == first
+
+
+@given(st.lists(st.integers(0, BINS - 1), min_size=1, max_size=40))
+def test_where_as_many_are_right_as_confidence_tells_positions_add_nothing(
+    seen: list[int],
+) -> None:
+    position, chances = _Position(), [0.25, 0.75] * (BINS // 2)
+    for bin_ in seen:  # half of the tokens, and the others, whose chances add up to all of them
+        position.learn(bin_, True)
+        position.learn(bin_ ^ 1, False)
+    assert position.shift(chances) == pytest.approx(1, abs=0.02)
 
 
 def test_odds_of_drafters_that_are_always_or_never_right() -> None:

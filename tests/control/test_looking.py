@@ -31,44 +31,46 @@ PASSES = st.lists(st.floats(0.0, 1.0), min_size=5, max_size=5)
 
 def by_hand(
     outcomes: Sequence[tuple[float, float]],
+    rates: Sequence[float],
     passes: Sequence[float],
     first: float,
     further: float,
-    deepest: int,
 ) -> float:
     """The gain by following every outcome: how many tokens are accepted, and what the step took."""
-    mean = sum(share * chance for share, chance in outcomes)
     total = 0.0
     for share, chance in outcomes:
         gains = [0.0]  # a plain step after all
-        for depth in range(1, deepest + 1):
+        for depth in range(1, len(rates) + 2):
             seconds = passes[depth + 1] - passes[1] + (depth - 1) * further
-            accepted = 0.0
+            accepted, reached = 0.0, chance
             for count in range(1, depth + 1):  # exactly so many are accepted
-                reached = chance * mean ** (count - 1)
-                accepted += count * reached * (1.0 if count == depth else 1 - mean)
+                last = count == depth
+                accepted += count * reached * (1.0 if last else 1 - rates[count - 1])
+                reached *= 1.0 if last else rates[count - 1]
             gains.append(accepted * passes[1] - seconds)
         total += share * max(gains)
     return total - first
 
 
-@given(OUTCOMES, PASSES, st.floats(0, 0.5), st.floats(0, 0.5), st.integers(1, 4))
+@given(
+    OUTCOMES,
+    st.lists(st.floats(0, 1), max_size=3),
+    PASSES,
+    st.floats(0, 0.5),
+    st.floats(0, 0.5),
+)
 def test_the_gain_is_that_of_every_outcome_by_hand(
     outcomes: list[tuple[float, float]],
+    rates: list[float],
     steps: list[float],
     first: float,
     further: float,
-    deepest: int,
 ) -> None:
     passes = [0.0, 1.0]
     for more in steps:
         passes.append(passes[-1] + more)
-    expected = by_hand(outcomes, passes, first, further, deepest)
-    assert gain_of_looking(outcomes, passes, first, further, deepest) == pytest.approx(expected)
-
-
-def test_without_depth_only_the_token_is_lost() -> None:
-    assert gain_of_looking([(1.0, 1.0)], [0.0, 1.0, 1.0], 0.3, 0.1, 0) == pytest.approx(-0.3)
+    expected = by_hand(outcomes, rates, passes, first, further)
+    assert gain_of_looking(outcomes, rates, passes, first, further) == pytest.approx(expected)
 
 
 def test_a_table_knows_how_often_each_confidence_came() -> None:

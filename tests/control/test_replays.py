@@ -23,8 +23,8 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def coin(chance: float) -> Callable[[], bool]:
-    rng = random.Random(1)
+def coin(chance: float, seed: int = 1) -> Callable[[], bool]:
+    rng = random.Random(seed)
     return lambda: rng.random() < chance
 
 
@@ -115,14 +115,14 @@ def test_it_is_as_good_as_the_best_fixed_depth(
     assert found > 0.93 * best_fixed(curve, chance, costly, takes_back)
 
 
-@pytest.mark.parametrize("curve", ["cpu", "moe"])
-def test_without_it_drafts_are_too_deep(
-    curve: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_it_drafts_are_too_deep(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     def run() -> float:
-        machine = Machine(clock, curve, takes_back=0)
-        policy = machine.policy(CostlyDrafter(clock, coin(0.7), first=0.05, further=0.03))
-        return rate(machine.steps(policy, 4000))
+        rates = list[float]()
+        for seed in range(4):
+            machine = Machine(clock, "cpu", takes_back=0)
+            drafter = CostlyDrafter(clock, coin(0.7, seed), first=0.05, further=0.03)
+            rates.append(rate(machine.steps(machine.policy(drafter), 4000)))
+        return sum(rates)
 
     aware = run()
     monkeypatch.setattr(adaptive, "with_replays", lambda drafting, *_: drafting)
