@@ -16,9 +16,9 @@ from localspec.bench.prompt_sets import Task
 from localspec.bench.runner import Run
 from localspec.bench.summary import ALL
 from localspec.bench.workload import Workload
+from localspec.control.base_costs import WIDEST
 from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
-from localspec.control.pass_costs import WIDEST
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.spec import AUTO
 from localspec.engine.engine import Engine

@@ -17,7 +17,7 @@ from localspec.bench.summary import Summary, passes_by_width, summarise
 from localspec.bench.tool_summary import BesideTool
 from localspec.bench.users import UsersRun
 from localspec.bench.users_summary import UsersSummary, summarise_users
-from localspec.control.pass_costs import WIDEST
+from localspec.control.base_costs import WIDEST
 from localspec.generation_config import GenerationConfig
 from localspec.gguf.facts import facts_of
 from localspec.gguf.reader import read_header

@@ -257,7 +257,8 @@ class _Position:
 
         chances: (BINS,) the probabilities by confidence alone.
         """
-        tried = sum(self._tried)
+        if not (tried := sum(self._tried)):
+            return 1.0
         mean = sum(map(mul, self._tried, chances)) / tried
         right = (self._right + _PLACE_WEIGHT * mean) / (tried + _PLACE_WEIGHT)
         return _odds(right) / _odds(mean)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
+from localspec.control.base_costs import WIDEST
 from localspec.control.candidate import Candidate
 from localspec.control.candidates import candidates_of
 from localspec.control.cost_model import CostModel
 from localspec.control.explanation import Explain, explanation, why_nobody
 from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.loss_budget import LossBudget
-from localspec.control.pass_costs import WIDEST
 from localspec.control.prompt_reading import reading_pays, without_vain_reading
 from localspec.control.replays import with_replays
 from localspec.control.resting import Resting
@@ -22,6 +22,7 @@ from localspec.control.round import Round
 from localspec.control.row_budget import RowBudget, RowShare, writing
 from localspec.control.running_draft import Option, RunningDraft, affordable_depth
 from localspec.control.step_seconds import StepSeconds
+from localspec.control.trials import is_pass_worth_a_trial, is_trial_due, is_worth_a_look
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit, can_leave_out
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step
@@ -36,9 +37,7 @@ _HOPELESS = 0.25
 # Most answers end long before `max_tokens`. The first answer is expected to have this many tokens,
 # later ones as many as the answers before; a long answer is expected to double.
 _EXPECTED_TOKENS = 128.0
-_TRIED_AGAIN = "tried again"
-# Where several texts wait for a trial that seems to lose a whole plain step: how much rarer it is.
-_PATIENCE = 100.0
+_TRIED_AGAIN, _MEASURED = "tried again", "to see what a pass with a draft takes"
 
 
 class AdaptivePolicy:
@@ -162,7 +161,9 @@ class AdaptivePolicy:
             self.rows.ask_all()
             round_.plan_others(chosen.plan)
         self._offer(options, chosen)
-        return self._start(chosen, limit) if chosen else PLAIN_STEP
+        is_unknown = reason is _TRIED_AGAIN and self._passes.is_stale(1 + round_.texts)
+        measures = reason is _MEASURED or is_unknown
+        return self._start(chosen, limit, measures=measures) if chosen else PLAIN_STEP
 
     @property
     def rests(self) -> bool:
@@ -188,6 +189,8 @@ class AdaptivePolicy:
         # What any other pass took is charged to the loss budget.
         if step.tells_cost:
             self._learn_pass(step)
+        else:
+            self._passes.note(step.rows)
         self._generated += len(step.tokens)
         running, lost = self._running, self._passes.take_lost()
         reading = running.read_within(step.draft_seconds) if running else 0.0
@@ -259,7 +262,7 @@ class AdaptivePolicy:
         worth = self._step_seconds.plain_pass(step) * (self._round.plain / self._round.share)
         gain = len(step.tokens) - (own + (worth - plain)) / worth
         candidate.learn_gain(gain)
-        if not candidate.cheap:
+        if not candidate.cheap or running.measures:
             candidate.end_trial(paid=gain > 0)
 
     def _option(self, candidate: Candidate, limit: Limit, tokens_left: float) -> Option | None:
@@ -341,35 +344,25 @@ class AdaptivePolicy:
         if best and speed > _LEAST_GAIN:
             return best, "promises most"
         for option in options:
-            if not option.candidate.cheap:
-                if option.candidate.gain > 0:
-                    return option, "has paid lately"
-                if self._is_trial_due(option):
-                    return option, _TRIED_AGAIN
-                if self._is_worth_a_look(option):
-                    return option, "one token is worth drawing, to see how sure the drafter is"
+            if reason := self._reason_to_try(option):
+                return option, reason
         spent = "nothing to draft, or the loss budget is spent"
         return None, "nothing promises more" if options else spent
 
-    def _is_trial_due(self, option: Option) -> bool:
-        """Whether to try a drafter that does not seem to pay.
+    def _reason_to_try(self, option: Option) -> str | None:
+        """Why to draft although it does not seem to pay; None: no reason."""
+        if option.candidate.cheap:
+            worth = is_pass_worth_a_trial(option, self._round.texts, self._passes)
+            return _MEASURED if worth else None
+        if option.candidate.gain > 0:
+            return "has paid lately"
+        if is_trial_due(option, self._round, self.rows):
+            return _TRIED_AGAIN
+        if is_worth_a_look(option, self._round, (_LEAST_GAIN - 1) * self._round.plain):
+            return "one token is worth drawing, to see how sure the drafter is"
+        return None
 
-        Where others wait for it too, a trial is rarer the more it seems to lose.
-        """
-        if self._round.texts == 1:
-            return option.candidate.is_trial_due()
-        loss = max(0.0, 1 - option.rate * self._round.plain)
-        others = any(each.trial for each in self.rows.others)
-        due = option.candidate.is_trial_due(1 + _PATIENCE * loss, in_company=others)
-        self.rows.offer.trial = due
-        return due
-
-    def _is_worth_a_look(self, option: Option) -> bool:
-        """Whether to draw a token, though the average draft does not pay: not if others wait."""
-        alone, least = self._round.texts == 1, (_LEAST_GAIN - 1) * self._round.plain
-        return alone and option.gain_of_looking(self._round.table()) > least
-
-    def _start(self, option: Option, limit: Limit) -> Decision:
+    def _start(self, option: Option, limit: Limit, *, measures: bool = False) -> Decision:
         candidate, plan, round_ = option.candidate, option.plan, self._round
         passes = round_.table(plan.others)
         # The rows of a parallel draft are computed first; others leave no more room than planned.
@@ -388,6 +381,7 @@ class AdaptivePolicy:
             clock=self.clock,
             rows=self.rows,
         )
+        running.measures = measures
         self.rows.offer.risk = longer + option.drafting.replay(plan.depth) + option.catching_up
         if candidate.parallel or candidate.reports_confidence:
             return Decision(candidate.drafter, deepest, running.go_on, None, candidate.from_end)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.base_costs import WIDEST
+from localspec.control.pass_costs import PassCosts
 from localspec.control.recent_median import ENOUGH, RecentMedian
 
 # Texts that share nothing are drafted for one after the other.

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import cast
 
+from localspec.control.base_costs import WIDEST
 from localspec.control.joint_drafting import Drafting
-from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.pass_costs import PassCosts
 from localspec.control.row_budget import RowShare, writing
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, has_room, runs_model

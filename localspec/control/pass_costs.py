@@ -7,17 +7,12 @@ steps, as kernels compute four rows at once; on a GPU it hardly rises at first. 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from statistics import median
 
+from localspec.control.base_costs import WIDEST, WIDEST_DECODE, BaseCosts
 from localspec.control.recent_median import ENOUGH, RecentMedian
 from localspec.control.width_changes import WidthChanges
-from localspec.speculation.draft import MAX_DEPTH
 
-# The most rows of a pass; a policy drafts no deeper.
-WIDEST = 32
-# The most rows of a decode whose cost is learnt: several texts may share it.
-WIDEST_DECODE = MAX_DEPTH + 1
 # Passes of other widths tell their cost beside passes of the anchor. Where more of them follow each
 # other, what slows all passes may have changed meanwhile.
 _BESIDE = 4
@@ -30,6 +25,9 @@ _UNPADDED_EVERY = 4
 # After so many drafting steps in a row, one plain step measures the cost of a plain pass again; the
 # second number holds while that cost is stale, doubted, or was never measured.
 _PLAIN_EVERY, _PLAIN_AT_MOST_EVERY = 256, 4
+# Where several texts share decodes, whose plain ones were measured, but may take longer by now:
+# more rarely where drafts save much, as above. A power of two, as _PLAIN_EVERY is.
+_STALE_ROUND_EVERY = 8
 # Sooner where drafts save little, and so would soon cost time if plain passes became quicker: plain
 # steps may take about this part of the time, but come no more often than after so many steps.
 _PLAIN_SHARE, _PLAIN_SELDOM = 1 / 768, 32
@@ -69,15 +67,17 @@ class PassCosts:
         self.unequal_apart, self._pads = unequal_apart, pads and not unequal_apart
         self._change = change
         self._changes = WidthChanges(change) if change else None
-        # By width: the base costs that were measured; others are interpolated.
-        self._measured = {width: each for width, each in profile.items() if width <= WIDEST}
-        self._base = _interpolated(self._measured)
+        self._costs = BaseCosts(profile)
+        self._base = self._costs.table
         self._profiled = self._base[1]
         self._factor = 1.0
         self._least_rows = 1
         self._base_seen = [RecentMedian() for _ in self._base]
         # By width: the factor when the base cost was last measured.
         self._observed_factor = [1.0] * len(self._base)
+        # How many passes there were, and the number of the last one by width.
+        self._passes, self._seen_at = 0, [0] * len(self._base)
+        self._texts = 1
         self._anchor = 1
         self._anchor_seen = RecentMedian()
         # What the latest passes of other widths than 1 took, in parts of what was expected.
@@ -150,11 +150,9 @@ class PassCosts:
             return
         # Passes of a reproducible text seldom change their rows, on a GPU never.
         self._changes = WidthChanges(self._change) if self._change and least_rows == 1 else None
-        self._least_rows, plain = least_rows, self._base[least_rows]
-        wider = {width: each for width, each in self._measured.items() if width > least_rows}
-        self._measured = {1: plain, least_rows: plain, **wider}
-        self._set_base()
-        self._profiled = plain
+        self._least_rows, self._costs = least_rows, self._costs.with_least(least_rows)
+        self._use_costs()
+        self._profiled = self._base[1]
 
     def begin_text(self) -> None:
         """A text begins: other passes were computed meanwhile, and others may share its decodes."""
@@ -163,6 +161,8 @@ class PassCosts:
 
     def share(self, texts: int) -> None:
         """So many texts share a decode, with a row each where nobody drafts."""
+        if texts != self._texts:
+            self._texts, self._seen_at[min(texts, WIDEST_DECODE)] = texts, self._passes
         if self._changes:
             self._changes.share(texts)
 
@@ -172,6 +172,7 @@ class PassCosts:
         seconds: of its step, without the drafting, and with the whole decode; None: they tell
         nothing.
         """
+        self.note(width)
         if not 1 <= width <= WIDEST_DECODE:
             if self._changes:
                 self._changes.interrupt()
@@ -186,6 +187,11 @@ class PassCosts:
             self._changes.lose(seconds - self._factor * self._base[width])
             return
         self._learn_settled(width, seconds)
+
+    def note(self, width: int) -> None:
+        """Count a pass that tells this text nothing; others that share its decode count it too."""
+        self._passes += 1
+        self._seen_at[max(0, min(width, WIDEST_DECODE))] = self._passes
 
     def _learn_settled(self, width: int, seconds: float) -> None:
         if width > 1:
@@ -207,8 +213,14 @@ class PassCosts:
     def _change_anchor(self) -> None:
         """Go on from the passes since the last one of the anchor."""
         before, known = self._factor, self.knows(self._anchor)
-        self._factor = median(took / self._base[width] for width, took in self._beside)
-        [(self._anchor, _)] = Counter(width for width, _ in self._beside).most_common(1)
+        # What was never measured may be off by itself, and then says nothing of other widths.
+        trusted = [each for each in self._beside if self.knows(each[0])]
+        if known and not trusted:
+            self._learn_beside()
+            return
+        trusted = trusted or self._beside
+        self._factor = median(took / self._base[width] for width, took in trusted)
+        [(self._anchor, _)] = Counter(width for width, _ in trusted).most_common(1)
         self._anchor_seen = RecentMedian()
         for width, took in self._beside:
             if width == self._anchor:
@@ -244,12 +256,23 @@ class PassCosts:
         """
         if self._changes:
             return alone and self._changes.is_plain_due()
+        seldom = max(0.0, 1 - 1 / speed) / _PLAIN_SHARE
         if texts > 1:
-            return drafted >= _PLAIN_EVERY
+            return self._is_plain_round_due(min(texts, WIDEST_DECODE), seldom)
         if self._quicker or self.is_stale(1):
             return drafted >= _PLAIN_AT_MOST_EVERY
-        lost = max(0.0, 1 - 1 / speed)
-        return drafted >= min(_PLAIN_EVERY, max(_PLAIN_SELDOM, lost / _PLAIN_SHARE))
+        return drafted >= min(_PLAIN_EVERY, max(_PLAIN_SELDOM, seldom))
+
+    def _is_plain_round_due(self, texts: int, seldom: float) -> bool:
+        """As `is_plain_due`, of several texts. seldom: after how many decodes it costs little."""
+        every = _PLAIN_EVERY if self.knows(texts) else _PLAIN_AT_MOST_EVERY
+        if self.knows(texts) and self.is_stale(texts):
+            rare = 2 ** int(math.log2(max(1.0, seldom)))
+            every = min(_PLAIN_EVERY, max(_STALE_ROUND_EVERY, rare))
+        # All texts count the same passes, since one began or ended, so that all do without drafts
+        # at once. Drafts save more in some than in others: powers of two meet all the same.
+        since = self._passes - self._seen_at[texts]
+        return since > 0 and since % every == 0
 
     @property
     def is_new_run(self) -> bool:
@@ -300,7 +323,7 @@ class PassCosts:
         """What passes take in plain passes, of the widths that are not interpolated, to WIDEST."""
         return {
             width: each / self._base[1]
-            for width, each in self._known.items()
+            for width, each in self._costs.known.items()
             if 1 < width <= WIDEST
         }
 
@@ -328,10 +351,12 @@ class PassCosts:
         self._base_seen[width].add(relative)
         if len(self._base_seen[width]) < ENOUGH:
             return
-        if abs(self._base_seen[width].median / self._base[width] - 1) > _NOTABLE_CHANGE:
-            self._measured[width] = self._base_seen[width].median
-            self._measured[self._least_rows] = self._measured[1]
-            self._set_base()
+        seen, known = self._base_seen[width].median, self._base[width]
+        notable = abs(seen / known - 1) > _NOTABLE_CHANGE
+        if notable or not self._costs.is_corrected(width):
+            widths = {width, self._least_rows} if width == 1 else {width}
+            self._costs.correct(dict.fromkeys(widths, seen if notable else known), self._anchor)
+            self._use_costs()
         self._confirmed_factor[width] = self._factor
 
     def _doubt_plain(self, relative: float) -> None:
@@ -349,15 +374,8 @@ class PassCosts:
             for _ in range(ENOUGH):
                 self._base_seen[1].add(slowest)
 
-    @property
-    def _known(self) -> dict[int, float]:
-        """By width: the base costs that are not interpolated."""
-        # The factor holds for the anchor's base cost, which must not move with those of others.
-        return {self._anchor: self._base[self._anchor], **self._measured}
-
-    def _set_base(self) -> None:
-        """Interpolate the base costs anew."""
-        self._base = _interpolated(self._known)
+    def _use_costs(self) -> None:
+        self._base = self._costs.table
         self._update_padding()
 
     def _moved(self, before: float) -> bool:
@@ -377,24 +395,3 @@ class PassCosts:
             if self._base[width] <= self._base[best] or width == 1:
                 best = width
             self._best[width], self._padded[width] = self._base[best], best
-
-
-def _interpolated(measured: Mapping[int, float]) -> list[float]:
-    """Seconds by width, entry 0 unused: linear between the measured widths, and beyond the last.
-
-    Beyond it they rise as from half that width on, or as from the first one if that is steeper:
-    what is a little wrong, or a step, would be far more so for wide passes.
-    """
-    known = sorted(measured.items())
-    if len(known) == 1:
-        known.insert(0, (0, 0.0))
-    last, most = known[-1]
-    half = max(each for each in known if each[0] <= last // 2)
-    rise = max(0.0, *((most - below) / (last - before) for before, below in (known[0], half)))
-    seconds = [0.0] * (WIDEST_DECODE + 1)
-    for (w0, s0), (w1, s1) in pairwise(known):
-        for width in range(w0, w1 + 1):
-            seconds[width] = s0 + (s1 - s0) * (width - w0) / (w1 - w0)
-    for width in range(last + 1, WIDEST_DECODE + 1):
-        seconds[width] = most + rise * (width - last)
-    return seconds

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from localspec.control.acceptance import AcceptancePrior, DraftCounts
 from localspec.control.adaptive import AdaptivePolicy
+from localspec.control.base_costs import WIDEST
 from localspec.control.cost_model import CostModel
 from localspec.control.explanation import Explain
 from localspec.control.fixed_depth import FixedDepth
-from localspec.control.pass_costs import WIDEST
 from localspec.control.row_budget import RowBudget, RowShare
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig

@@ -45,8 +45,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
+from localspec.control.base_costs import WIDEST, WIDEST_DECODE
 from localspec.control.joint_drafting import Drafting, JointDrafting, Parts
-from localspec.control.pass_costs import WIDEST, WIDEST_DECODE, PassCosts
+from localspec.control.pass_costs import PassCosts
 from localspec.control.round_plan import RoundPlan
 from localspec.control.row_budget import Offer, writing
 
@@ -313,8 +314,7 @@ class Round:
         """Seconds of the decodes of all. own: the rows of this text."""
         if self._passes.unequal_apart:
             return self._passes.of_round((*others, own))
-        rows = others[0] + own
-        if rows <= WIDEST_DECODE:
+        if (rows := others[0] + own) <= WIDEST_DECODE:
             return self._costs[rows]
         # It would take two decodes: no choice where anybody drafts.
         return self._passes.seconds(rows) if own == 1 else float("inf")

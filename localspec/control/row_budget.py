@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from localspec.control.acceptance import Tally
+from localspec.control.base_costs import WIDEST
 from localspec.control.deciding import Deciding
 from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.loss_budget import LossBudget
-from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.pass_costs import PassCosts
 from localspec.speculation.policy import Step
 
 # How far the loss budget of all texts may be overdrawn, in their plain decodes.

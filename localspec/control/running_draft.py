@@ -13,6 +13,8 @@ from localspec.control.row_budget import RowShare
 
 # Depths whose last token is accepted with a lower probability are not considered.
 LEAST_SURVIVAL = 0.02
+# So likely a token is if only what its pass takes can be against it.
+LIKELY = 0.6
 
 
 @dataclass(slots=True)
@@ -98,6 +100,7 @@ class RunningDraft:
         self._available = available
         self._deepest = deepest
         self._survival = 1.0
+        self.measures = False  # whether one likely token is verified to see what its pass takes
 
     def cost_of(self, drafted: int) -> float:
         """Seconds of a draft of which so many tokens are drawn."""
@@ -148,7 +151,8 @@ class RunningDraft:
             value = expected - rate * (passes[depth + 1] + replays[depth])
             if value > best_value:
                 best, best_value = depth, value
-        return best
+        likely = self.measures and self.survivals[0] >= LIKELY
+        return max(best, int(likely))
 
     def go_on(self, margin: float) -> bool:
         """Record a token drawn with this margin; return whether to draw another one."""

@@ -1,6 +1,7 @@
 """Step seconds: what a step of a text took, and what it should have taken, beside other texts."""
 
-from localspec.control.pass_costs import WIDEST_DECODE, PassCosts
+from localspec.control.base_costs import WIDEST_DECODE
+from localspec.control.pass_costs import PassCosts
 from localspec.speculation.policy import Step
 
 

@@ -24,8 +24,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.control.base_costs import WIDEST
 from localspec.control.drafter_cost import DrafterCost
-from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.pass_costs import PassCosts
 from localspec.forecast.simulated_run import SimulatedStep
 from localspec.forecast.timing import StepCosts
 

@@ -14,8 +14,8 @@ from typing import Unpack
 
 import numpy as np
 
+from localspec.control.base_costs import WIDEST
 from localspec.control.fixed_depth import FixedDepth
-from localspec.control.pass_costs import WIDEST
 from localspec.drafters.text_part import TextPart
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt

@@ -7,7 +7,7 @@ policy learns. What drafts and decodes take is known, and no model runs.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from localspec.control.pass_costs import WIDEST_DECODE
+from localspec.control.base_costs import WIDEST_DECODE
 from localspec.control.row_budget import RowShare
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Drafter, Limit, Outcome, proposal

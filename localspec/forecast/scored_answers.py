@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from localspec.control.pass_costs import WIDEST
+from localspec.control.base_costs import WIDEST
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt

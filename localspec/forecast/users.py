@@ -14,10 +14,10 @@ from time import perf_counter
 
 from localspec.control.acceptance import AcceptancePrior
 from localspec.control.adaptive import AdaptivePolicy
+from localspec.control.base_costs import WIDEST
 from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.fixed_depth import FixedDepth
-from localspec.control.pass_costs import WIDEST
 from localspec.control.row_budget import RowBudget, RowShare
 from localspec.drafters.spec import AUTO
 from localspec.engine.engine import Engine

@@ -6,8 +6,8 @@ from functools import partial
 from statistics import median
 from time import perf_counter
 
+from localspec.control.base_costs import WIDEST
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
-from localspec.control.pass_costs import WIDEST
 from localspec.control.width_changes import PARTS, UNSETTLED
 from localspec.llama.pass_timing import (
     SLOW_PASS,

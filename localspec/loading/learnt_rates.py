@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec.control.acceptance import BINS, DraftCounts, Tally
-from localspec.control.pass_costs import WIDEST
+from localspec.control.base_costs import WIDEST
 from localspec.speculation.rules import RULES
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store

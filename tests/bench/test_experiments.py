@@ -186,7 +186,7 @@ def test_the_first_text_beside_later_ones() -> None:
 def test_the_next_run_knows_what_a_wrong_profile_hides() -> None:
     """The profile says that rows cost three times what they do, and earlier texts found it out."""
     found = speeds(COSTS["Q4_0 A"], 0.7, 96, texts=6, error=3.0)
-    assert 1.1 * found.new < found.cold
+    assert 1.04 * found.new < found.cold
     assert found.cold > 0.95 * found.warm
 
 

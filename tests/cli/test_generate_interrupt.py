@@ -20,7 +20,7 @@ from fakes.generate_runs import (
     streamed,
 )
 
-from localspec.control.pass_costs import WIDEST
+from localspec.control.base_costs import WIDEST
 from localspec.stats import Stats
 
 pytestmark = pytest.mark.usefixtures("bare_environment")

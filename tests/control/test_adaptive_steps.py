@@ -19,6 +19,7 @@ from localspec.control.pass_costs import PassCosts
 from localspec.control.round_plan import RoundPlan
 from localspec.control.row_budget import Offer, RowBudget, RowShare
 from localspec.control.running_draft import Option, affordable_depth
+from localspec.control.trials import is_trial_due
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Prefix
@@ -441,7 +442,8 @@ def test_a_look_is_worth_two_percent_of_a_plain_step_and_never_while_others_wait
         policy = policy_of(drafter(), share=share)
         policy.decide(LIMIT.to(0))
         policy.candidates[0].gain_of_looking = lambda *_: gain + 0.25  # type: ignore[method-assign]
-        return policy._is_worth_a_look(option(policy, 0.5))  # which first catches up for 0.25 s
+        tried = option(policy, 0.5)  # which first catches up for 0.25 s
+        return policy._reason_to_try(tried) is not None
 
     assert looks(0.021) and not looks(0.019)
     assert not looks(9.0, shares(2)[0])
@@ -547,7 +549,7 @@ def test_a_trial_waits_longer_the_more_all_lose_by_it_and_is_told() -> None:
     )
     for rate, others_try, due in ((0.75 / plain, False, False), (1.5 / plain, True, True)):
         other.offer.trial = others_try
-        assert policy._is_trial_due(option(policy, rate)) is own.offer.trial is due
+        assert is_trial_due(option(policy, rate), policy._round, own) is own.offer.trial is due
     assert asked == [(pytest.approx(26.0), False), (pytest.approx(1.0), True)]
 
 

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from localspec.control.base_costs import WIDEST
 from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.drafter_cost import DrafterCost
-from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.pass_costs import PassCosts
 from localspec.control.recent_median import ENOUGH, RecentMedian
 
 STAIRS = {1: 12.0, 2: 21.5, 3: 30.1, 4: 20.2, 5: 30.5, 6: 38.7, 7: 46.9, 8: 36.1, 16: 50.7}
@@ -51,7 +52,7 @@ def test_a_step_of_the_last_two_widths_is_no_slope() -> None:
 
 
 def test_a_change_of_the_machine_between_two_anchors_is_none_of_their_costs() -> None:
-    costs = PassCosts({1: 10.0, 5: 20.0, 8: 30.0})
+    costs = measure(PassCosts({1: 10.0, 5: 20.0, 8: 30.0}), {1: 10.0, 5: 20.0, 8: 30.0})
     for _ in range(8):
         costs.learn(5, 20.0)
     for width, seconds in ((1, 10.0), (1, 10.0), (8, 60.0), (8, 60.0), (8, 60.0)):
@@ -65,7 +66,7 @@ def test_what_an_anchor_took_before_a_change_does_not_come_back() -> None:
     costs = PassCosts({1: 10.0, 4: 18.0, 5: 20.0, 6: 22.0, 7: 24.0})
     for _ in range(9):
         costs.learn(5, 40.0)
-    for _ in range(9):
+    for _ in range(14):  # the first ones tell what they take beside the anchor
         costs.learn(1, 20.0)
     for width in (5, 6, 5, 7, 4, 5):
         costs.learn(width, 10.0 + 2 * width)
@@ -139,7 +140,7 @@ def test_observed_passes_replace_the_profile() -> None:
         costs.learn(1, 12.0)
         costs.learn(8, 20.0)
     assert costs.seconds(8) == pytest.approx(20.0, rel=0.05)
-    assert costs.padded(5) == 8
+    assert costs.padded(7) == 8
     assert costs.seconds(1) == pytest.approx(12.0, rel=0.05)
 
 
@@ -258,27 +259,92 @@ def test_a_cost_is_stale_once_all_have_become_slower_or_quicker(after: float) ->
 
 
 def test_how_often_a_plain_step_measures_what_plain_steps_cost() -> None:
-    """Sooner while that is not known; beside other texts, plain decodes have rows of all."""
+    """Sooner while that is not known."""
     costs = PassCosts({1: 10.0, 8: 30.0})
 
-    def first(texts: int) -> int:
-        return next(n for n in range(999) if costs.is_plain_due(n, texts, alone=texts == 1))
+    def first() -> int:
+        return next(n for n in range(999) if costs.is_plain_due(n, alone=True))
 
-    assert (first(1), first(2)) == (4, 256)
+    assert first() == 4
+    learn(costs, 1, 10.0)
+    assert first() == 256
+
+
+def test_texts_that_share_decodes_count_these_so_that_all_do_without_drafts_at_once() -> None:
+    costs = PassCosts({1: 10.0, 8: 30.0})
+
+    def due(passes: int, seconds: float = 30.0, speed: float = 1.0) -> list[int]:
+        found = []
+        for number in range(1, passes + 1):
+            costs.learn(8, seconds)
+            # What this text did by itself says nothing of what all did.
+            if costs.is_plain_due(number % 3, 2, speed, alone=False):
+                found.append(number)
+        return found
+
+    assert due(12) == [4, 8, 12]
     for _ in range(3):
-        costs.learn(1, 10.0)
-    assert (first(1), first(2)) == (256, 256)
+        assert not costs.knows(2)
+        costs.learn(2, 12.0)
+        assert not costs.is_plain_due(999, 2, alone=False)
+        learn(costs, 8, 30.0, 5)
+    assert costs.knows(2) and due(260) == [256 - 5]
+    learn(costs, 2, 12.0, 1)
+    assert due(40, 60.0) == [8, 16, 24, 32, 40], "all passes take longer now"
+    learn(costs, 2, 24.0, 1)
+    assert due(64, 60.0, 1.1) == [64], "drafts save much"
+    costs.share(3)  # another text begins, which has counted no passes
+    assert not costs.is_plain_due(999, 3, alone=False)
+    costs.learn(8, 30.0)
+    costs.share(3)
+    learn(costs, 8, 30.0)
+    assert costs.is_plain_due(0, 3, alone=False)
+    costs.share(200)
+    learn(costs, 8, 30.0, 3)
+    costs.note(8)  # a pass that told another text what it takes
+    assert costs.is_plain_due(0, 200, alone=False)
 
 
 def test_the_less_drafts_save_the_sooner_a_plain_step_measures_what_plain_steps_cost() -> None:
     costs = PassCosts({1: 10.0, 8: 30.0})
     learn(costs, 1, 10.0)
 
-    def first(speed: float, texts: int = 1) -> int:
-        return next(n for n in range(999) if costs.is_plain_due(n, texts, speed, alone=texts == 1))
+    def first(speed: float) -> int:
+        return next(n for n in range(999) if costs.is_plain_due(n, 1, speed, alone=True))
 
     assert [first(speed) for speed in (0.5, 1.0, 1.1, 9.0)] == [32, 32, 70, 256]
-    assert first(1.0, 2) == 256
+
+
+def test_widths_that_were_not_seen_are_off_as_those_that_were() -> None:
+    profile = {1: 1.0, 2: 2.0, 4: 4.0, 8: 8.0, 16: 16.0}
+    quicker = measure(PassCosts(profile), {1: 1.0, 4: 1.3})
+    # A tenth of what they took beyond one row, and a bit more, as that may be wrong.
+    more = (0.3 + 0.05) / 3
+    expected = [1 + more, 1.3, 1 + 7 * more, 1 + 15 * more]
+    assert [quicker.unpadded(n) for n in (2, 4, 8, 16)] == pytest.approx(expected)
+    # One that takes hardly more than a plain pass tells nothing of wide ones.
+    flat = measure(PassCosts({1: 1.0, 2: 1.12, 8: 2.5, 32: 8.0}), {1: 1.0, 2: 0.99})
+    assert flat.unpadded(32) == pytest.approx(8.0 * 0.99 / 1.12)
+    # Nor are these free where that one seems to be.
+    free = measure(PassCosts({1: 1.0, 2: 1.5, 8: 4.5, 32: 16.5}), {1: 1.0, 2: 0.99})
+    assert free.unpadded(32) == pytest.approx(1 + 0.1 * 15.5)
+    # They take so many times as long: what is believed too dear would not be measured.
+    slower = measure(PassCosts({1: 1.0, 2: 1.02, 4: 1.06, 8: 1.14}), {1: 1.0, 4: 2.12})
+    assert [slower.unpadded(n) for n in (4, 8)] == pytest.approx([2.12, 2.28])
+    assert slower.confirmed == {1, 4} and slower.is_stale(8)
+
+
+def test_what_is_not_known_does_not_tell_that_all_passes_have_become_slower() -> None:
+    costs = PassCosts({1: 1.0, 2: 1.02, 4: 1.06, 8: 1.14})
+    learn(costs, 1, 1.0)
+    for width in (7, 8, 7, 8, 6, 7, 8, 7, 8, 6):
+        costs.learn(width, 3.0)
+    assert costs.unpadded(1) == 1.0
+    assert [costs.unpadded(n) for n in (7, 8)] == pytest.approx([3.0, 3.0])
+    # Those that are known do tell it.
+    for width in (7, 8, 7, 8, 7):
+        costs.learn(width, 6.0)
+    assert costs.unpadded(1) == pytest.approx(2.0)
 
 
 def between_drafts(plain: float, varies: float = 1.0, rare: int = 8) -> PassCosts:
@@ -286,7 +352,7 @@ def between_drafts(plain: float, varies: float = 1.0, rare: int = 8) -> PassCost
 
     varies: how many times as long every fourth pass takes as the others. rare: the passes of a run.
     """
-    costs = PassCosts({1: 10.0, 8: 30.0})
+    costs = measure(PassCosts({1: 10.0, 8: 30.0}), {1: 10.0, 8: 30.0})
     learn(costs, 1, 10.0, 9)
     for took in (10.0, 10.0, 10.0, plain):
         for number in range(rare):
@@ -368,7 +434,8 @@ def test_the_next_run_starts_from_what_this_one_has_learnt() -> None:
     # That run learns something else.
     again = after.after(measure(later, {1: STAIRS[1], 4: 1.5 * STAIRS[4]}))
     assert again.expected[4] == pytest.approx(1.5 * STAIRS[4])
-    assert again.expected[6] == pytest.approx(50.0)
+    # Four rows take 0.9 of what they took, so what was not seen does too.
+    assert again.expected[6] == pytest.approx(0.9 * 50.0)
 
 
 def test_the_anchor_of_a_run_is_kept() -> None:

@@ -26,11 +26,12 @@ from localspec.bench.experiments.simulated_users import (
 )
 from localspec.control.acceptance import AcceptancePrior, AcceptanceRates, Tally
 from localspec.control.adaptive import AdaptivePolicy
+from localspec.control.base_costs import WIDEST_DECODE
 from localspec.control.cost_model import CostModel
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.joint_drafting import Drafting
 from localspec.control.loss_budget import LossBudget
-from localspec.control.pass_costs import WIDEST_DECODE, PassCosts
+from localspec.control.pass_costs import PassCosts
 from localspec.control.policies import Policies
 from localspec.control.round import Round
 from localspec.control.row_budget import DELAY, OVERDRAFT, Offer, RowBudget, RowShare
@@ -671,7 +672,8 @@ def test_texts_that_are_alike_fill_a_decode_alike() -> None:
     for _ in range(60):
         users.step()
     tokens = [writer.tokens for writer in users.writers]
-    assert sum(tokens) > 58 * WIDEST_DECODE and min(tokens) >= 0.9 * max(tokens)
+    # A few of the 60 decodes are plain ones, to see what these take.
+    assert sum(tokens) > 55 * WIDEST_DECODE and min(tokens) >= 0.9 * max(tokens)
 
 
 @pytest.mark.parametrize("mix", ["0.9", "mixed", "useless"])

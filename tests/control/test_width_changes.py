@@ -17,11 +17,12 @@ from localspec.bench.experiments.simulated_users import (
     plain,
 )
 from localspec.control.adaptive import AdaptivePolicy
+from localspec.control.base_costs import WIDEST
 from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import CostProfile
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.loss_budget import LossBudget
-from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.pass_costs import PassCosts
 from localspec.control.recent_median import ENOUGH
 from localspec.control.row_budget import RowBudget
 from localspec.control.width_changes import SETTLING, UNSETTLED, WidthChanges

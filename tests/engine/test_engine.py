@@ -20,8 +20,8 @@ from fakes.toy import Repeat
 
 import localspec
 from localspec import Draft, Engine, Limit, LocalspecError, Outcome, Result, Token
+from localspec.control.base_costs import WIDEST
 from localspec.control.explanation import Explanation
-from localspec.control.pass_costs import WIDEST
 from localspec.speculation.decoder import Decoder
 
 PROMPT = "class Reader:\n    def read(self"

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localspec.control.adaptive import AdaptivePolicy
+from localspec.control.base_costs import WIDEST
 from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
-from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.pass_costs import PassCosts
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Prefix

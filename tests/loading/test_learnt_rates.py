@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from localspec.control.acceptance import BINS, DraftCounts, Tally
 from localspec.control.adaptive import AdaptivePolicy
-from localspec.control.pass_costs import WIDEST
+from localspec.control.base_costs import WIDEST
 from localspec.engine.engine import Engine
 from localspec.loading import learnt_rates
 from localspec.loading.acceptance_priors import BestSetting, store, stored_forecast

@@ -22,8 +22,9 @@ import numpy as np
 from localspec.bench.experiments.command_line import Table, add_model_options, argument_parser
 from localspec.bench.experiments.simulated_drafter import COSTS
 from localspec.bench.prompt_sets import SETS, Task, load_tasks
+from localspec.control.base_costs import WIDEST
 from localspec.control.drafter_cost import DrafterCost
-from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.pass_costs import PassCosts
 from localspec.control.width_changes import UNSETTLED
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
