@@ -220,7 +220,7 @@ class ConfidenceTable:
         return self.chances(pooled, position)[bisect_right(_MARGINS, margin)]
 
     def outcomes(self, pooled: float) -> list[tuple[float, float]]:
-        """What the first token of a draft may be: (share of tokens lately, probability) by bin."""
+        """By bin: (its share of all tokens lately, the probability of a first token of a draft)."""
         total = sum(self._lately)
         return [
             (lately / total, chance)

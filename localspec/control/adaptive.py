@@ -380,8 +380,8 @@ class AdaptivePolicy:
             takes_back=limit.takes_back,
             clock=self.clock,
             rows=self.rows,
+            measures=measures,
         )
-        running.measures = measures
         self.rows.offer.risk = longer + option.drafting.replay(plan.depth) + option.catching_up
         if candidate.parallel or candidate.reports_confidence:
             return Decision(candidate.drafter, deepest, running.go_on, None, candidate.from_end)

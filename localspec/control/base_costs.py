@@ -87,12 +87,12 @@ def _beyond(one: float, supposed: float, off: float) -> float:
     return (max(0.0, seen) + _UNSURE * one) / expected
 
 
-def _between(known: Mapping[int, float]) -> list[float]:
-    """Values by width up to WIDEST: linear between the known ones, the last one beyond."""
+def _between(known: Mapping[int, float], widest: int = WIDEST) -> list[float]:
+    """Values by width: linear between the known ones, and the outermost ones beyond them."""
     points = sorted(known.items())
-    values = [points[0][1]] * (WIDEST + 1)
-    for (w0, v0), (w1, v1) in pairwise([*points, (WIDEST + 1, points[-1][1])]):
-        for width in range(w0, min(w1, WIDEST) + 1):
+    values = [points[0][1]] * (widest + 1)
+    for (w0, v0), (w1, v1) in pairwise([*points, (widest + 1, points[-1][1])]):
+        for width in range(w0, min(w1, widest) + 1):
             values[width] = v0 + (v1 - v0) * (width - w0) / (w1 - w0)
     return values
 
@@ -109,10 +109,7 @@ def _interpolated(measured: Mapping[int, float]) -> list[float]:
     last, most = known[-1]
     half = max(each for each in known if each[0] <= last // 2)
     rise = max(0.0, *((most - below) / (last - before) for before, below in (known[0], half)))
-    seconds = [0.0] * (WIDEST_DECODE + 1)
-    for (w0, s0), (w1, s1) in pairwise(known):
-        for width in range(w0, w1 + 1):
-            seconds[width] = s0 + (s1 - s0) * (width - w0) / (w1 - w0)
+    seconds = _between({0: 0.0, **measured}, WIDEST_DECODE)
     for width in range(last + 1, WIDEST_DECODE + 1):
         seconds[width] = most + rise * (width - last)
     return seconds

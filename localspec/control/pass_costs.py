@@ -265,8 +265,10 @@ class PassCosts:
 
     def _is_plain_round_due(self, texts: int, seldom: float) -> bool:
         """As `is_plain_due`, of several texts. seldom: after how many decodes it costs little."""
-        every = _PLAIN_EVERY if self.knows(texts) else _PLAIN_AT_MOST_EVERY
-        if self.knows(texts) and self.is_stale(texts):
+        every = _PLAIN_EVERY
+        if not self.knows(texts):
+            every = _PLAIN_AT_MOST_EVERY
+        elif self.is_stale(texts):
             rare = 2 ** int(math.log2(max(1.0, seldom)))
             every = min(_PLAIN_EVERY, max(_STALE_ROUND_EVERY, rare))
         # All texts count the same passes, since one began or ended, so that all do without drafts

@@ -67,7 +67,8 @@ class RunningDraft:
         a further token must bring more tokens per second than this.
     passes: seconds of a decode by the width of this text's pass. available: the most seconds that
         the step may take longer than a plain one. deepest: the most tokens of the draft. paid: see
-        Round. takes_back: as in Limit. rows: the text's share.
+        Round. takes_back: as in Limit. rows: the text's share. measures: whether one likely token
+        is verified in any case, to see what its pass takes.
     reading, catching_up: see `Option`; only `catching_up` is charged to the loss budget.
     survivals: entry i is the probability that the first i + 1 drafted tokens are all accepted,
         estimated from the drafter's confidence in each.
@@ -85,7 +86,9 @@ class RunningDraft:
         takes_back: int | None,
         clock: Callable[[], float],
         rows: RowShare,
+        measures: bool = False,
     ) -> None:
+        self.measures = measures
         self.candidate = candidate = option.candidate
         self.plain_or_best_rate = plain_or_best_rate
         self.reading, self.catching_up = option.reading, option.catching_up
@@ -100,7 +103,6 @@ class RunningDraft:
         self._available = available
         self._deepest = deepest
         self._survival = 1.0
-        self.measures = False  # whether one likely token is verified to see what its pass takes
 
     def cost_of(self, drafted: int) -> float:
         """Seconds of a draft of which so many tokens are drawn."""
